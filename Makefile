@@ -119,9 +119,9 @@ vet: ## Run go vet
 lint: ## Run golangci-lint, dependency rules included
 	"$$($(TOOL) golangci-lint)" run ./...
 
-PKG := ./internal/cluster/etcd
+PKG := ./internal/cluster/etcd/planner
 .PHONY: mutate
-mutate: ## Change one condition at a time in PKG=./internal/cluster/redis and list what no fast test notices (MUTATE="-files gate.go -limit 25m")
+mutate: ## Change one condition at a time in PKG=./internal/cluster/redis/planner and list what no fast test notices (MUTATE="-files takeover.go -limit 25m")
 	go run ./hack/mutate -skip 'Simulation|PlannedStepsKeepData' $(MUTATE) $(PKG)
 
 .PHONY: govulncheck
@@ -187,7 +187,7 @@ SLOW_RACES := \
 empty :=
 SLOW_RACES := $(subst $(empty) $(empty),|,$(strip $(SLOW_RACES)))
 # What runs elsewhere, and the planners, which have no goroutines: test-sweeps runs their tests.
-NO_RACES := /test/(bench(/|$$)|e2e($$|/chaos|/install))|/internal/cluster/(etcd|redis)$$
+NO_RACES := /test/(bench(/|$$)|e2e($$|/chaos|/install))|/internal/cluster/(etcd/planner|redis)$$
 .PHONY: test-unit
 test-unit: deps ## Run every test that needs no cluster: rules, simulation, loop, adapters on real servers, envtest
 	@for tool in age fake-gcs-server helm versitygw; do $(TOOL) $$tool >/dev/null; done
@@ -211,7 +211,7 @@ test-olm: ## Validate the bundle for the Operator Lifecycle Manager (a module of
 	cd test/olm && go test -count 1 ./...
 
 # What the race detector saw a sample of.
-SWEEPS := ./controllers/... ./test/controllersim ./internal/backup/planner ./internal/cluster/autoscale ./internal/cluster/etcd \
+SWEEPS := ./controllers/... ./test/controllersim ./internal/backup/planner ./internal/cluster/autoscale ./internal/cluster/etcd/planner \
   ./internal/cluster/etcd/users ./internal/cluster/redis ./internal/cluster/redis/users
 .PHONY: test-sweeps
 test-sweeps: ## Run all simulations and crash sweeps, without the race detector

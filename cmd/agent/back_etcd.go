@@ -5,14 +5,14 @@ import (
 	"errors"
 	"flag"
 	"fmt"
+	"github.com/quorate/quorate/internal/cluster/etcd/config"
+	"github.com/quorate/quorate/internal/cluster/etcd/model"
 	"io"
 	"io/fs"
 	"os"
 	"path/filepath"
 	"strings"
 	"syscall"
-
-	"github.com/quorate/quorate/internal/cluster/etcd"
 )
 
 // takenBack begins the names of directories with what a member had until something else was taken back.
@@ -21,7 +21,7 @@ const takenBack = "after-"
 // runBackEtcd gives a member back what it had before a restore or a recovery. No member may run on the volume.
 func runBackEtcd(_ context.Context, args []string) error {
 	flags := flag.NewFlagSet("back etcd", flag.ContinueOnError)
-	dir := flags.String("data-dir", etcd.DataDir, "data directory of etcd")
+	dir := flags.String("data-dir", config.DataDir, "data directory of etcd")
 	plan := flags.String("plan", "", "plan of the restore or of the recovery, as in before-<plan> on the volume")
 	if err := flags.Parse(args); err != nil {
 		return err
@@ -40,7 +40,7 @@ func takeBack(g etcdGate, plan string) error {
 	}
 	var from []string
 	for _, name := range aside {
-		if name == etcd.CopyName(plan) || strings.HasPrefix(name, etcd.CopyName(plan)+"-") {
+		if name == model.CopyName(plan) || strings.HasPrefix(name, model.CopyName(plan)+"-") {
 			from = append(from, name)
 		}
 	}
@@ -52,12 +52,12 @@ func takeBack(g etcdGate, plan string) error {
 		_, _ = fmt.Fprintf(g.out, "it is taken back already; what was there until then is in %s\n", kept[0])
 		return nil
 	case len(from) != 1:
-		return finalError{fmt.Errorf("the volume has not one %s, but %d; what was set aside is %q", etcd.CopyName(plan), len(from), aside)}
+		return finalError{fmt.Errorf("the volume has not one %s, but %d; what was set aside is %q", model.CopyName(plan), len(from), aside)}
 	}
 	if err := unused(g.dataDir); err != nil {
 		return err
 	}
-	to := filepath.Join(g.volume(), takenBack+strings.TrimPrefix(from[0], etcd.CopyName("")))
+	to := filepath.Join(g.volume(), takenBack+strings.TrimPrefix(from[0], model.CopyName("")))
 	if err := os.Rename(g.dataDir, to); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return fmt.Errorf("keep what is there: %w", err)
 	}

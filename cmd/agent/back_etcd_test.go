@@ -2,18 +2,17 @@ package main
 
 import (
 	"errors"
+	"github.com/quorate/quorate/internal/cluster/etcd/model"
 	"io"
 	"os"
 	"path/filepath"
 	"strings"
 	"syscall"
 	"testing"
-
-	"github.com/quorate/quorate/internal/cluster/etcd"
 )
 
 func TestAMemberGetsBackWhatItHadBeforeARestore(t *testing.T) {
-	g := newGate(t, etcd.Record{Bootstrap: etcd.BootstrapRetained, Members: []etcd.Peer{{Name: "orders-0", URL: "http://127.0.0.1:1"}}})
+	g := newGate(t, model.Record{Bootstrap: model.BootstrapRetained, Members: []model.Peer{{Name: "orders-0", URL: "http://127.0.0.1:1"}}})
 	log := filepath.Join("member", "wal", "0000000000000000-0000000000000000.wal")
 	g.write(filepath.Join(g.volume(), "before-abc123-20260501T000000Z", log), "what it had")
 	g.write(filepath.Join(g.volume(), "before-abc1-20260401T000000Z", log), "something else")

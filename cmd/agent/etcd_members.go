@@ -20,8 +20,8 @@ import (
 	"google.golang.org/grpc"
 
 	"github.com/quorate/quorate/internal/backup/job"
-	"github.com/quorate/quorate/internal/cluster/etcd"
 	"github.com/quorate/quorate/internal/cluster/etcd/etcdclient"
+	"github.com/quorate/quorate/internal/cluster/etcd/model"
 )
 
 // askMemberTimeout bounds the question to one member. One that does not answer in time is not asked for a snapshot.
@@ -162,7 +162,7 @@ func (s etcdMembers) credentials() (login, error) {
 	if secure == nil && strings.HasPrefix(s.members[0], "https:") {
 		secure = &tls.Config{MinVersion: tls.VersionTLS12} // The authorities of the system are to know it.
 	}
-	with := login{secure: secure, username: etcd.RootUser}
+	with := login{secure: secure, username: model.RootUser}
 	if with.password, err = readWord(s.passwordFile); err != nil {
 		return login{}, fmt.Errorf("read the password: %w", err)
 	}

@@ -17,8 +17,11 @@ import (
 	"time"
 
 	"github.com/quorate/quorate/internal/backup/etcdrestore"
-	"github.com/quorate/quorate/internal/cluster/etcd"
+	"github.com/quorate/quorate/internal/cluster/etcd/config"
 	"github.com/quorate/quorate/internal/cluster/etcd/etcdlog"
+	"github.com/quorate/quorate/internal/cluster/etcd/gate"
+	"github.com/quorate/quorate/internal/cluster/etcd/manifests"
+	"github.com/quorate/quorate/internal/cluster/etcd/model"
 	"github.com/quorate/quorate/internal/goroutine"
 )
 
@@ -55,13 +58,13 @@ func runGateEtcd(ctx context.Context, args []string) error {
 	g := etcdGate{self: os.Getenv("POD_NAME"), ip: os.Getenv("POD_IP"), out: os.Stdout}
 	fs := flag.NewFlagSet("gate etcd", flag.ContinueOnError)
 	fs.StringVar(&g.version, "version", "", "version of etcd that the configuration is for")
-	fs.StringVar(&g.configDir, "config-dir", etcd.ConfigDir, "directory that the ConfigMap of the cluster is mounted at")
-	fs.StringVar(&g.runDir, "run-dir", etcd.RunDir, "directory that the configuration file is written to")
-	fs.StringVar(&g.dataDir, "data-dir", etcd.DataDir, "data directory of etcd")
-	fs.StringVar(&g.tlsDir, "peer-tls-dir", etcd.PeerTLSDir, "directory with ca.crt, tls.crt and tls.key for peers, if there is one")
+	fs.StringVar(&g.configDir, "config-dir", config.ConfigDir, "directory that the ConfigMap of the cluster is mounted at")
+	fs.StringVar(&g.runDir, "run-dir", config.RunDir, "directory that the configuration file is written to")
+	fs.StringVar(&g.dataDir, "data-dir", config.DataDir, "data directory of etcd")
+	fs.StringVar(&g.tlsDir, "peer-tls-dir", config.PeerTLSDir, "directory with ca.crt, tls.crt and tls.key for peers, if there is one")
 	fs.StringVar(&g.terminationLog, "termination-log", "/dev/termination-log", "file that the reason for waiting is written to")
 	fs.StringVar(&g.flowAddress, "progress-address", flowAddress, "address to tell at how far a restore is")
-	fs.BoolVar(&g.withoutAuthentication, etcd.FlagWithoutAuthentication, false, "switch authentication off in restored data")
+	fs.BoolVar(&g.withoutAuthentication, manifests.FlagWithoutAuthentication, false, "switch authentication off in restored data")
 	fs.DurationVar(&g.patience, "patience", gatePatience, "time to wait before ending with an error")
 	if err := fs.Parse(args); err != nil {
 		return err
@@ -111,22 +114,22 @@ func (g etcdGate) run(ctx context.Context) error {
 	}
 }
 
-func (g etcdGate) record() (etcd.Record, error) {
+func (g etcdGate) record() (model.Record, error) {
 	data := map[string]string{}
-	for _, key := range []string{etcd.KeyBootstrap, etcd.KeyClusterID, etcd.KeyMembers, etcd.KeyRecovery, etcd.KeyRestore} {
-		raw, err := os.ReadFile(filepath.Join(g.configDir, key))                       //nolint:gosec // The directory is an argument of ours.
-		if err != nil && (key != etcd.KeyRestore || !errors.Is(err, os.ErrNotExist)) { // Records of old have none.
-			return etcd.Record{}, fmt.Errorf("read the record: %w", err)
+	for _, key := range []string{model.KeyBootstrap, model.KeyClusterID, model.KeyMembers, model.KeyRecovery, model.KeyRestore} {
+		raw, err := os.ReadFile(filepath.Join(g.configDir, key))                        //nolint:gosec // The directory is an argument of ours.
+		if err != nil && (key != model.KeyRestore || !errors.Is(err, os.ErrNotExist)) { // Records of old have none.
+			return model.Record{}, fmt.Errorf("read the record: %w", err)
 		}
 		data[key] = string(raw)
 	}
-	return etcd.ParseIdentity(data)
+	return model.ParseIdentity(data)
 }
 
 // decide looks at the disk and, when it is empty, asks the peers.
-func (g etcdGate) decide(ctx context.Context, peers *http.Client, record etcd.Record) (etcd.GateDecision, error) {
-	in := etcd.GateInput{Record: record}
-	var others []etcd.Peer
+func (g etcdGate) decide(ctx context.Context, peers *http.Client, record model.Record) (gate.Decision, error) {
+	in := gate.Input{Record: record}
+	var others []model.Peer
 	for _, p := range record.Members {
 		if p.Name == g.self {
 			in.Self = p
@@ -135,57 +138,57 @@ func (g etcdGate) decide(ctx context.Context, peers *http.Client, record etcd.Re
 		}
 	}
 	if in.Self.URL == "" {
-		return etcd.GateDecision{}, fmt.Errorf("the record does not name %s as a member", g.self)
+		return gate.Decision{}, fmt.Errorf("the record does not name %s as a member", g.self)
 	}
 	var err error
 	if in.Disk, err = inspectDisk(g.dataDir); err != nil {
-		return etcd.GateDecision{}, err
+		return gate.Decision{}, err
 	}
 	if in.Epoch, err = g.epoch(); err != nil {
-		return etcd.GateDecision{}, err
+		return gate.Decision{}, err
 	}
 	if in.Aside, err = g.aside(); err != nil {
-		return etcd.GateDecision{}, err
+		return gate.Decision{}, err
 	}
-	if in.Disk != etcd.DiskReady {
+	if in.Disk != gate.DiskReady {
 		in.Answers = askPeers(ctx, peers, others)
 	} else if in.Recovers() {
 		end, err := etcdlog.End(g.dataDir)
 		in.Log, in.LogError = &end, err
 	}
-	d := etcd.DecideStart(in)
+	d := gate.Decide(in)
 	if !d.SetAside {
 		return d, nil
 	}
 	if err := g.setAsideFor(record.Recovery.Epoch()); err != nil {
 		return d, err
 	}
-	in.Disk, in.Answers = etcd.DiskEmpty, askPeers(ctx, peers, others)
-	return etcd.DecideStart(in), nil
+	in.Disk, in.Answers = gate.DiskEmpty, askPeers(ctx, peers, others)
+	return gate.Decide(in), nil
 }
 
 // inspectDisk tells a data directory with a log from an empty one. etcd writes its first log under another name and
 // renames it, so there is a log or there is none.
-func inspectDisk(dir string) (etcd.Disk, error) {
+func inspectDisk(dir string) (gate.Disk, error) {
 	logs, err := filepath.Glob(filepath.Join(dir, "member", "wal", "*.wal"))
 	if err != nil {
-		return etcd.DiskEmpty, fmt.Errorf("look for a log in %s: %w", dir, err)
+		return gate.DiskEmpty, fmt.Errorf("look for a log in %s: %w", dir, err)
 	}
 	if len(logs) > 0 {
-		return etcd.DiskReady, nil
+		return gate.DiskReady, nil
 	}
 	_, err = os.Stat(filepath.Join(dir, "member"))
 	if errors.Is(err, os.ErrNotExist) {
-		return etcd.DiskEmpty, nil
+		return gate.DiskEmpty, nil
 	}
 	if err != nil {
-		return etcd.DiskEmpty, fmt.Errorf("inspect %s: %w", dir, err)
+		return gate.DiskEmpty, fmt.Errorf("inspect %s: %w", dir, err)
 	}
-	return etcd.DiskPartial, nil
+	return gate.DiskPartial, nil
 }
 
 // release makes the disk ready and writes the configuration file.
-func (g etcdGate) release(ctx context.Context, d etcd.GateDecision, record etcd.Record) error {
+func (g etcdGate) release(ctx context.Context, d gate.Decision, record model.Record) error {
 	if d.Discard {
 		if err := setAside(g.dataDir); err != nil {
 			return err
@@ -213,25 +216,25 @@ func (g etcdGate) release(ctx context.Context, d etcd.GateDecision, record etcd.
 	if err := os.MkdirAll(g.dataDir, 0o700); err != nil {
 		return fmt.Errorf("create the data directory: %w", err)
 	}
-	v, err := etcd.ParseVersion(g.version)
+	v, err := model.ParseVersion(g.version)
 	if err != nil {
 		return err
 	}
-	raw, err := os.ReadFile(filepath.Join(g.configDir, etcd.ConfigKey(g.self, v)))
+	raw, err := os.ReadFile(filepath.Join(g.configDir, config.ConfigKey(g.self, v)))
 	if err != nil {
 		return fmt.Errorf("read the configuration: %w", err)
 	}
-	text := etcd.FinishConfig(string(raw), d, strings.Contains(g.ip, ":"))
+	text := gate.FinishConfig(string(raw), d, strings.Contains(g.ip, ":"))
 	if err := os.WriteFile(filepath.Join(g.runDir, "etcd.yaml"), []byte(text), 0o600); err != nil { //nolint:gosec // So is this one.
 		return fmt.Errorf("write the configuration: %w", err)
 	}
-	g.letGo(etcd.GateReport{Reason: etcd.GateStart, Message: g.self + " may start, cluster state " + d.State})
+	g.letGo(model.GateReport{Reason: model.GateStart, Message: g.self + " may start, cluster state " + d.State})
 	return nil
 }
 
 // letGo tells what version the members have agreed on by what is on the disk: as long as etcd cannot be started in this pod, that stays so.
 // Nothing depends on it where etcd can be: what cannot be read says nothing, and etcd itself says what is wrong with it.
-func (g etcdGate) letGo(r etcd.GateReport) {
+func (g etcdGate) letGo(r model.GateReport) {
 	r.Agreed, _ = etcdrestore.Agreed(filepath.Join(g.dataDir, "member", "snap", "db"))
 	g.say(r)
 	_ = os.WriteFile(g.terminationLog, []byte(r.Encode()), 0o600)
@@ -247,14 +250,14 @@ func setAside(dir string) error {
 	return nil
 }
 
-func (g etcdGate) giveUp(r etcd.GateReport) error {
+func (g etcdGate) giveUp(r model.GateReport) error {
 	if err := os.WriteFile(g.terminationLog, []byte(r.Encode()), 0o600); err != nil {
 		return errors.Join(errors.New(r.Message), fmt.Errorf("write the termination message: %w", err))
 	}
 	return errors.New(r.Message)
 }
 
-func (g etcdGate) say(r etcd.GateReport) { _, _ = fmt.Fprintln(g.out, r.Encode()) }
+func (g etcdGate) say(r model.GateReport) { _, _ = fmt.Fprintln(g.out, r.Encode()) }
 
 // peerClient is an HTTP client with the member's own certificate, or a plain one without TLS.
 func (g etcdGate) peerClient() (*http.Client, error) {
@@ -277,13 +280,13 @@ func (g etcdGate) peerClient() (*http.Client, error) {
 }
 
 // askPeers asks all peers at once for their member list. Who does not answer is left out.
-func askPeers(ctx context.Context, c *http.Client, peers []etcd.Peer) []etcd.PeerAnswer {
-	answers := make([]*etcd.PeerAnswer, len(peers))
+func askPeers(ctx context.Context, c *http.Client, peers []model.Peer) []gate.PeerAnswer {
+	answers := make([]*gate.PeerAnswer, len(peers))
 	_ = goroutine.Each(len(peers), func(i int) error {
 		answers[i] = askPeer(ctx, c, peers[i])
 		return nil
 	})
-	var out []etcd.PeerAnswer
+	var out []gate.PeerAnswer
 	for _, a := range answers {
 		if a != nil {
 			out = append(out, *a)
@@ -292,7 +295,7 @@ func askPeers(ctx context.Context, c *http.Client, peers []etcd.Peer) []etcd.Pee
 	return out
 }
 
-func askPeer(ctx context.Context, c *http.Client, peer etcd.Peer) *etcd.PeerAnswer {
+func askPeer(ctx context.Context, c *http.Client, peer model.Peer) *gate.PeerAnswer {
 	ctx, cancel := context.WithTimeout(ctx, askPeerTimeout)
 	defer cancel()
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, peer.URL+"/members", nil)
@@ -312,11 +315,11 @@ func askPeer(ctx context.Context, c *http.Client, peer etcd.Peer) *etcd.PeerAnsw
 	if err != nil {
 		return nil
 	}
-	return &etcd.PeerAnswer{From: peer.Name, ClusterID: id, Members: members}
+	return &gate.PeerAnswer{From: peer.Name, ClusterID: id, Members: members}
 }
 
 // readMembers reads the answer of a peer.
-func readMembers(answer io.Reader) (members []etcd.PeerMember, err error) {
+func readMembers(answer io.Reader) (members []gate.PeerMember, err error) {
 	if err := json.NewDecoder(io.LimitReader(answer, maxPeerAnswer)).Decode(&members); err != nil {
 		return nil, err
 	}

@@ -1,10 +1,10 @@
 package main
 
 import (
+	"github.com/quorate/quorate/internal/cluster/etcd/gate"
+	"github.com/quorate/quorate/internal/cluster/etcd/model"
 	"strings"
 	"testing"
-
-	"github.com/quorate/quorate/internal/cluster/etcd"
 )
 
 // FuzzPeerMembers decides a start on what a peer answers. An answer without a started voter of the
@@ -19,10 +19,10 @@ func FuzzPeerMembers(f *testing.F) {
 		if err != nil {
 			return
 		}
-		for _, disk := range []etcd.Disk{etcd.DiskEmpty, etcd.DiskPartial, etcd.DiskReady} {
-			etcd.DecideStart(etcd.GateInput{
-				Self: etcd.Peer{Name: "orders-0", URL: "http://a"}, Disk: disk, Record: etcd.Record{ClusterID: 7},
-				Answers: []etcd.PeerAnswer{{From: "orders-1", ClusterID: 7, Members: members}},
+		for _, disk := range []gate.Disk{gate.DiskEmpty, gate.DiskPartial, gate.DiskReady} {
+			gate.Decide(gate.Input{
+				Self: model.Peer{Name: "orders-0", URL: "http://a"}, Disk: disk, Record: model.Record{ClusterID: 7},
+				Answers: []gate.PeerAnswer{{From: "orders-1", ClusterID: 7, Members: members}},
 			})
 		}
 	})

@@ -12,7 +12,7 @@ import (
 	"syscall"
 	"testing"
 
-	"github.com/quorate/quorate/internal/cluster/etcd"
+	"github.com/quorate/quorate/internal/cluster/etcd/model"
 	"github.com/quorate/quorate/test/loopback"
 	"github.com/quorate/quorate/test/stores"
 )
@@ -102,10 +102,10 @@ func TestEtcdItselfDoesNotGoBack(t *testing.T) {
 				m.heeds(log)
 				m.stop(server, how.end)
 
-				gate := newGate(t, etcd.Record{})
+				gate := newGate(t, model.Record{})
 				gate.dataDir = m.data
-				gate.letGo(etcd.GateReport{})
-				var found etcd.GateReport
+				gate.letGo(model.GateReport{})
+				var found model.GateReport
 				if err := json.Unmarshal([]byte(gate.read(gate.terminationLog)), &found); err != nil || found.Agreed != how.found {
 					t.Errorf("the database says 3.%d instead of 3.%d: %v", found.Agreed, how.found, err)
 				}
@@ -113,7 +113,7 @@ func TestEtcdItselfDoesNotGoBack(t *testing.T) {
 				if err := server.Wait(); err == nil {
 					t.Error("the former version ended well")
 				}
-				if words := lastWordsOf(t, log); found.Agreed != after && !etcd.RefusesVersion(words) {
+				if words := lastWordsOf(t, log); found.Agreed != after && !model.RefusesVersion(words) {
 					t.Errorf("neither the disk nor etcd tells why it does not start: %s", words)
 				}
 				m.start(v.next)
@@ -125,7 +125,7 @@ func TestEtcdItselfDoesNotGoBack(t *testing.T) {
 
 func minorOf(t *testing.T, version string) int {
 	t.Helper()
-	v, err := etcd.ParseVersion(version)
+	v, err := model.ParseVersion(version)
 	if err != nil {
 		t.Fatal(err)
 	}

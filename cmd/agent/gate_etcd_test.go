@@ -2,6 +2,8 @@ package main
 
 import (
 	"encoding/json"
+	"github.com/quorate/quorate/internal/cluster/etcd/gate"
+	"github.com/quorate/quorate/internal/cluster/etcd/model"
 	"io"
 	"net/http"
 	"net/http/httptest"
@@ -10,8 +12,6 @@ import (
 	"strings"
 	"testing"
 	"time"
-
-	"github.com/quorate/quorate/internal/cluster/etcd"
 )
 
 // gateFixture is the file system of a gate: record, configuration and an empty data directory.
@@ -20,7 +20,7 @@ type gateFixture struct {
 	t *testing.T
 }
 
-func newGate(t *testing.T, r etcd.Record) gateFixture {
+func newGate(t *testing.T, r model.Record) gateFixture {
 	t.Helper()
 	dir := t.TempDir()
 	g := gateFixture{t: t, etcdGate: etcdGate{
@@ -56,7 +56,7 @@ func (g gateFixture) read(path string) string {
 }
 
 // peer answers for the members of a cluster the way etcd's peer port does.
-func peer(t *testing.T, id string, members []etcd.PeerMember) string {
+func peer(t *testing.T, id string, members []gate.PeerMember) string {
 	t.Helper()
 	srv := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if r.URL.Path != "/members" {
@@ -73,7 +73,7 @@ func peer(t *testing.T, id string, members []etcd.PeerMember) string {
 }
 
 func TestTheGateLetsAFounderStart(t *testing.T) {
-	g := newGate(t, etcd.Record{Bootstrap: etcd.BootstrapNew, Members: []etcd.Peer{
+	g := newGate(t, model.Record{Bootstrap: model.BootstrapNew, Members: []model.Peer{
 		{Name: "orders-0", URL: "http://127.0.0.1:1"}, {Name: "orders-1", URL: "http://127.0.0.1:1"},
 	}})
 	if err := g.run(t.Context()); err != nil {
@@ -91,7 +91,7 @@ func TestTheGateLetsAFounderStart(t *testing.T) {
 func TestTheGateLetsAMemberStartWhoseDatabaseCannotBeRead(t *testing.T) {
 	for name, db := range map[string]string{"none": "", "too short": "half a database", "noise": strings.Repeat("noise", 20_000)} {
 		t.Run(name, func(t *testing.T) {
-			g := newGate(t, etcd.Record{Bootstrap: etcd.BootstrapRetained, Members: []etcd.Peer{{Name: "orders-0", URL: "http://127.0.0.1:1"}}})
+			g := newGate(t, model.Record{Bootstrap: model.BootstrapRetained, Members: []model.Peer{{Name: "orders-0", URL: "http://127.0.0.1:1"}}})
 			g.write(filepath.Join(g.dataDir, "member", "wal", "0000000000000000-0000000000000000.wal"), "x")
 			if db != "" {
 				g.write(filepath.Join(g.dataDir, "member", "snap", "db"), db)
@@ -99,7 +99,7 @@ func TestTheGateLetsAMemberStartWhoseDatabaseCannotBeRead(t *testing.T) {
 			if err := g.run(t.Context()); err != nil {
 				t.Fatal(err)
 			}
-			if r, ok := etcd.ParseGateReport(g.read(g.terminationLog)); !ok || r.Reason != etcd.GateStart || r.Agreed != 0 {
+			if r, ok := model.ParseGateReport(g.read(g.terminationLog)); !ok || r.Reason != model.GateStart || r.Agreed != 0 {
 				t.Errorf("%+v", r)
 			}
 		})
@@ -107,19 +107,19 @@ func TestTheGateLetsAMemberStartWhoseDatabaseCannotBeRead(t *testing.T) {
 }
 
 func TestTheGateHoldsAMemberThatLostItsDisk(t *testing.T) {
-	self := etcd.Peer{Name: "orders-0", URL: "http://orders-0:2380"}
-	other := etcd.Peer{Name: "orders-1"}
-	other.URL = peer(t, "c1", []etcd.PeerMember{
+	self := model.Peer{Name: "orders-0", URL: "http://orders-0:2380"}
+	other := model.Peer{Name: "orders-1"}
+	other.URL = peer(t, "c1", []gate.PeerMember{
 		{Name: self.Name, PeerURLs: []string{self.URL}, ClientURLs: []string{"http://orders-0:2379"}},
 		{Name: other.Name, ClientURLs: []string{"http://orders-1:2379"}},
 	})
-	g := newGate(t, etcd.Record{Bootstrap: etcd.BootstrapNew, Members: []etcd.Peer{self, other}})
+	g := newGate(t, model.Record{Bootstrap: model.BootstrapNew, Members: []model.Peer{self, other}})
 	err := g.run(t.Context())
 	if err == nil || !strings.Contains(err.Error(), "the disk was lost") {
 		t.Fatalf("%v", err)
 	}
-	report, ok := etcd.ParseGateReport(g.read(g.terminationLog))
-	if !ok || report.Reason != etcd.GateLostDisk {
+	report, ok := model.ParseGateReport(g.read(g.terminationLog))
+	if !ok || report.Reason != model.GateLostDisk {
 		t.Errorf("%+v", report)
 	}
 	if _, err := os.Stat(filepath.Join(g.runDir, "etcd.yaml")); err == nil {
@@ -128,8 +128,8 @@ func TestTheGateHoldsAMemberThatLostItsDisk(t *testing.T) {
 }
 
 func TestAGateThatWaitedNeverFounds(t *testing.T) {
-	self := etcd.Peer{Name: "orders-0", URL: "http://orders-0:2380"}
-	started := []etcd.PeerMember{
+	self := model.Peer{Name: "orders-0", URL: "http://orders-0:2380"}
+	started := []gate.PeerMember{
 		{Name: self.Name, PeerURLs: []string{self.URL}, ClientURLs: []string{"http://orders-0:2379"}},
 		{Name: "orders-1", ClientURLs: []string{"http://orders-1:2379"}},
 	}
@@ -145,7 +145,7 @@ func TestAGateThatWaitedNeverFounds(t *testing.T) {
 		}
 	}))
 	t.Cleanup(srv.Close)
-	g := newGate(t, etcd.Record{Bootstrap: etcd.BootstrapNew, Members: []etcd.Peer{self, {Name: "orders-1", URL: srv.URL}}})
+	g := newGate(t, model.Record{Bootstrap: model.BootstrapNew, Members: []model.Peer{self, {Name: "orders-1", URL: srv.URL}}})
 	g.patience = 10 * time.Second
 	if err := g.run(t.Context()); err == nil || !strings.Contains(err.Error(), "fresh copy") {
 		t.Errorf("%v after %d questions", err, asked)
@@ -156,7 +156,7 @@ func TestTheGateAsksNobodyAboutADiskWithALog(t *testing.T) {
 	asked := false
 	srv := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { asked = true }))
 	t.Cleanup(srv.Close)
-	g := newGate(t, etcd.Record{Bootstrap: etcd.BootstrapRetained, Members: []etcd.Peer{
+	g := newGate(t, model.Record{Bootstrap: model.BootstrapRetained, Members: []model.Peer{
 		{Name: "orders-0", URL: "http://orders-0:2380"}, {Name: "orders-1", URL: srv.URL},
 	}})
 	g.write(filepath.Join(g.dataDir, "member", "wal", "0000000000000000-0000000000000000.wal"), "x")
@@ -166,7 +166,7 @@ func TestTheGateAsksNobodyAboutADiskWithALog(t *testing.T) {
 }
 
 func TestTheGateSetsAnInterruptedStartAside(t *testing.T) {
-	g := newGate(t, etcd.Record{Bootstrap: etcd.BootstrapNew, Members: []etcd.Peer{{Name: "orders-0", URL: "http://127.0.0.1:1"}}})
+	g := newGate(t, model.Record{Bootstrap: model.BootstrapNew, Members: []model.Peer{{Name: "orders-0", URL: "http://127.0.0.1:1"}}})
 	g.write(filepath.Join(g.dataDir, "member", "snap", "db"), "half a database")
 	g.write(filepath.Join(g.dataDir, "member", "wal.tmp", "0.wal"), "half a log")
 	if err := g.run(t.Context()); err != nil {
@@ -176,7 +176,7 @@ func TestTheGateSetsAnInterruptedStartAside(t *testing.T) {
 	if err != nil || len(left) != 1 {
 		t.Errorf("%v, %v", left, err)
 	}
-	if disk, err := inspectDisk(g.dataDir); err != nil || disk != etcd.DiskEmpty {
+	if disk, err := inspectDisk(g.dataDir); err != nil || disk != gate.DiskEmpty {
 		t.Errorf("%v, %v", disk, err)
 	}
 }
@@ -202,7 +202,7 @@ func TestAPeerThatTalksNonsenseIsNoInformation(t *testing.T) {
 		},
 	} {
 		srv := httptest.NewServer(handler)
-		if a := askPeer(t.Context(), srv.Client(), etcd.Peer{Name: "p", URL: srv.URL}); a != nil {
+		if a := askPeer(t.Context(), srv.Client(), model.Peer{Name: "p", URL: srv.URL}); a != nil {
 			t.Errorf("%s: %+v", name, a)
 		}
 		srv.Close()
@@ -210,28 +210,28 @@ func TestAPeerThatTalksNonsenseIsNoInformation(t *testing.T) {
 }
 
 // recoveredWithout is the record of a cluster that goes on without the member of the fixture.
-func recoveredWithout(self etcd.Peer, other etcd.Peer) etcd.Record {
-	return etcd.Record{
-		Bootstrap: etcd.BootstrapNew, ClusterID: 0xc1, Members: []etcd.Peer{self, other},
-		Recovery: etcd.Recovery{Incident: "3f9a2c", Phase: etcd.RecoveryOver, Survivor: other.Name},
+func recoveredWithout(self model.Peer, other model.Peer) model.Record {
+	return model.Record{
+		Bootstrap: model.BootstrapNew, ClusterID: 0xc1, Members: []model.Peer{self, other},
+		Recovery: model.Recovery{Incident: "3f9a2c", Phase: model.RecoveryOver, Survivor: other.Name},
 	}
 }
 
 func TestTheGateKeepsWhatAMemberHadBeforeARecovery(t *testing.T) {
-	for name, change := range map[string]func(*etcd.Recovery){
-		"which is over": func(*etcd.Recovery) {},
-		"and after which another loss is reported": func(r *etcd.Recovery) {
-			*r = etcd.Recovery{Incident: "abcdef", Phase: etcd.RecoveryReported, Former: r.Incident}
+	for name, change := range map[string]func(*model.Recovery){
+		"which is over": func(*model.Recovery) {},
+		"and after which another loss is reported": func(r *model.Recovery) {
+			*r = model.Recovery{Incident: "abcdef", Phase: model.RecoveryReported, Former: r.Incident}
 		},
 	} {
 		t.Run(name, func(t *testing.T) { keepsWhatItHad(t, change) })
 	}
 }
 
-func keepsWhatItHad(t *testing.T, change func(*etcd.Recovery)) {
+func keepsWhatItHad(t *testing.T, change func(*model.Recovery)) {
 	t.Helper()
-	self, other := etcd.Peer{Name: "orders-0", URL: "http://orders-0:2380"}, etcd.Peer{Name: "orders-1"}
-	other.URL = peer(t, "c1", []etcd.PeerMember{
+	self, other := model.Peer{Name: "orders-0", URL: "http://orders-0:2380"}, model.Peer{Name: "orders-1"}
+	other.URL = peer(t, "c1", []gate.PeerMember{
 		{PeerURLs: []string{self.URL}},
 		{Name: other.Name, PeerURLs: []string{"http://orders-1:2380"}, ClientURLs: []string{"http://orders-1:2379"}},
 	})
@@ -259,15 +259,15 @@ func keepsWhatItHad(t *testing.T, change func(*etcd.Recovery)) {
 }
 
 func TestTheGateHoldsEverybodyWhileARecoveryLooksForASurvivor(t *testing.T) {
-	r := recoveredWithout(etcd.Peer{Name: "orders-0", URL: "http://127.0.0.1:1"}, etcd.Peer{Name: "orders-1", URL: "http://127.0.0.1:1"})
-	r.Recovery.Phase, r.Recovery.Survivor = etcd.RecoveryHeld, ""
+	r := recoveredWithout(model.Peer{Name: "orders-0", URL: "http://127.0.0.1:1"}, model.Peer{Name: "orders-1", URL: "http://127.0.0.1:1"})
+	r.Recovery.Phase, r.Recovery.Survivor = model.RecoveryHeld, ""
 	g := newGate(t, r)
 	g.write(filepath.Join(g.dataDir, "member", "wal", "0000000000000000-0000000000000000.wal"), "no log at all")
 	if err := g.run(t.Context()); err == nil {
 		t.Fatal("it starts")
 	}
-	report, ok := etcd.ParseGateReport(g.read(g.terminationLog))
-	if !ok || report.Reason != etcd.GateHeld || report.Log != nil || !strings.Contains(report.Message, "cannot be read") {
+	report, ok := model.ParseGateReport(g.read(g.terminationLog))
+	if !ok || report.Reason != model.GateHeld || report.Log != nil || !strings.Contains(report.Message, "cannot be read") {
 		t.Errorf("%+v", report)
 	}
 	if _, err := os.Stat(filepath.Join(g.volume(), epochFile)); err == nil {
@@ -294,15 +294,15 @@ func TestACopyIsComplete(t *testing.T) {
 
 // A cluster that was deleted while it began anew has set aside what it had, and has nothing else.
 func TestTheGateDoesNotTakeDataThatWasSetAsideForNothing(t *testing.T) {
-	g := newGate(t, etcd.Record{Bootstrap: etcd.BootstrapRetained, Members: []etcd.Peer{{Name: "orders-0", URL: "http://127.0.0.1:1"}}})
+	g := newGate(t, model.Record{Bootstrap: model.BootstrapRetained, Members: []model.Peer{{Name: "orders-0", URL: "http://127.0.0.1:1"}}})
 	log := filepath.Join("member", "wal", "0000000000000000-0000000000000000.wal")
 	g.write(filepath.Join(g.dataDir, log), "what it had")
 	if err := g.setAsideFor("abc123-20260501T000000Z"); err != nil {
 		t.Fatal(err)
 	}
 	err := g.run(t.Context())
-	report, ok := etcd.ParseGateReport(g.read(g.terminationLog))
-	if err == nil || !ok || report.Reason != etcd.GateAside || !strings.Contains(report.Message, "before-abc123-20260501T000000Z") {
+	report, ok := model.ParseGateReport(g.read(g.terminationLog))
+	if err == nil || !ok || report.Reason != model.GateAside || !strings.Contains(report.Message, "before-abc123-20260501T000000Z") {
 		t.Fatalf("%v, %+v", err, report)
 	}
 	if err := os.Rename(filepath.Join(g.volume(), "before-abc123-20260501T000000Z"), g.dataDir); err != nil {

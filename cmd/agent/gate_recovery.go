@@ -10,8 +10,8 @@ import (
 	"strings"
 	"syscall"
 
-	"github.com/quorate/quorate/internal/cluster/etcd"
 	"github.com/quorate/quorate/internal/cluster/etcd/etcdlog"
+	"github.com/quorate/quorate/internal/cluster/etcd/model"
 )
 
 // epochFile on a volume bears the incident that the data on it is from after, see etcd.Recovery.
@@ -31,7 +31,7 @@ func (g etcdGate) epoch() (string, error) {
 
 // aside names what earlier recoveries and restores have set aside on the volume.
 func (g etcdGate) aside() ([]string, error) {
-	found, err := filepath.Glob(filepath.Join(g.volume(), etcd.CopyName("*"), "member", "wal"))
+	found, err := filepath.Glob(filepath.Join(g.volume(), model.CopyName("*"), "member", "wal"))
 	if err != nil {
 		return nil, fmt.Errorf("look for what was set aside: %w", err)
 	}
@@ -57,7 +57,7 @@ func (g etcdGate) begin(incident string) error {
 // goOnAlone keeps a copy of the data and makes this member the only one of its cluster. Interrupted, it is done again as if it
 // had not been begun.
 func (g etcdGate) goOnAlone(incident string) error {
-	kept := filepath.Join(g.volume(), etcd.CopyName(incident))
+	kept := filepath.Join(g.volume(), model.CopyName(incident))
 	if _, err := os.Stat(kept); errors.Is(err, fs.ErrNotExist) {
 		if err := g.keepCopy(kept); err != nil {
 			return err
@@ -71,11 +71,11 @@ func (g etcdGate) goOnAlone(incident string) error {
 
 // setAsideFor keeps the data of a member that has to join again, next to where it was.
 func (g etcdGate) setAsideFor(incident string) error {
-	kept := filepath.Join(g.volume(), etcd.CopyName(incident))
+	kept := filepath.Join(g.volume(), model.CopyName(incident))
 	if err := os.Rename(g.dataDir, kept); err != nil {
 		return fmt.Errorf("set the data aside: %w", err)
 	}
-	g.say(etcd.GateReport{Reason: "SetAside", Message: "what " + g.self + " had is kept in " + kept})
+	g.say(model.GateReport{Reason: "SetAside", Message: "what " + g.self + " had is kept in " + kept})
 	return syncDir(g.volume())
 }
 
@@ -94,10 +94,10 @@ func (g etcdGate) keepCopy(to string) error {
 		return err
 	}
 	if free < size {
-		return gateHolds{etcd.GateReport{Reason: etcd.GateNoRoom, Message: fmt.Sprintf("a copy of the data takes %d MiB, and %d MiB are free: "+
+		return gateHolds{model.GateReport{Reason: model.GateNoRoom, Message: fmt.Sprintf("a copy of the data takes %d MiB, and %d MiB are free: "+
 			"enlarge the volume, or remove earlier copies (before-*) from it", size>>20+1, free>>20)}}
 	}
-	g.say(etcd.GateReport{Reason: "Copying", Message: fmt.Sprintf("a copy of %d MiB is kept in %s", size>>20+1, to)})
+	g.say(model.GateReport{Reason: "Copying", Message: fmt.Sprintf("a copy of %d MiB is kept in %s", size>>20+1, to)})
 	if err := copyTree(g.dataDir, partial); err != nil {
 		return err
 	}
@@ -108,7 +108,7 @@ func (g etcdGate) keepCopy(to string) error {
 }
 
 // gateHolds is an error that the operator is told of like a decision to wait.
-type gateHolds struct{ etcd.GateReport }
+type gateHolds struct{ model.GateReport }
 
 func (h gateHolds) Error() string { return h.Message }
 

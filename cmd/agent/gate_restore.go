@@ -10,11 +10,11 @@ import (
 	"github.com/quorate/quorate/internal/backup"
 	"github.com/quorate/quorate/internal/backup/etcdrestore"
 	"github.com/quorate/quorate/internal/backup/job"
-	"github.com/quorate/quorate/internal/cluster/etcd"
+	"github.com/quorate/quorate/internal/cluster/etcd/model"
 )
 
 // restore fills the data directory from the backup that the cluster begins with. It is all there afterwards, or nothing is.
-func (g etcdGate) restore(ctx context.Context, record etcd.Record) error {
+func (g etcdGate) restore(ctx context.Context, record model.Record) error {
 	from := record.Restore
 	j := &backupJob{
 		location: backup.Location{URL: job.AgentURL(from.Destination.URL)}, terminationLog: os.DevNull, flowAddress: g.flowAddress,
@@ -41,7 +41,7 @@ func (g etcdGate) restore(ctx context.Context, record etcd.Record) error {
 		return job.Report{}, err
 	})
 	if err != nil {
-		return g.giveUp(etcd.GateReport{Reason: etcd.GateRestore, Message: problemOf(err).Message})
+		return g.giveUp(model.GateReport{Reason: model.GateRestore, Message: problemOf(err).Message})
 	}
 	return nil
 }

@@ -25,7 +25,7 @@ import (
 	"github.com/quorate/quorate/api/v1alpha1"
 	"github.com/quorate/quorate/internal/backup/planner"
 	"github.com/quorate/quorate/internal/cluster"
-	"github.com/quorate/quorate/internal/cluster/etcd"
+	etcdmanifests "github.com/quorate/quorate/internal/cluster/etcd/manifests"
 	"github.com/quorate/quorate/internal/cluster/redis"
 	"github.com/quorate/quorate/test/need"
 )
@@ -471,7 +471,7 @@ func TestAClientRunsInARestrictedPodWithoutCredentialsInItsSpecification(t *test
 	w := newWorld(t)
 	o := w.orders()
 	w.refuse([]string{"shell", "ec/orders"}, "no servers yet")
-	w.servers(o, v1alpha1.ComponentEtcd, etcd.ContainerEtcd, "example.com/etcd:1")
+	w.servers(o, v1alpha1.ComponentEtcd, etcdmanifests.ContainerEtcd, "example.com/etcd:1")
 	template, err := templateOf(t.Context(), w.client, o)
 	if err != nil {
 		t.Fatal(err)
@@ -520,7 +520,7 @@ func TestImagesComeFromTheRegistryOfTheOperator(t *testing.T) {
 	}
 	orders := w.orders()
 	want(orders, "")
-	w.servers(orders, v1alpha1.ComponentEtcd, etcd.ContainerEtcd, registry+"/coreos/etcd:v3.6.15")
+	w.servers(orders, v1alpha1.ComponentEtcd, etcdmanifests.ContainerEtcd, registry+"/coreos/etcd:v3.6.15")
 	want(orders, registry)
 	orders.Spec.Image = ptr.To("registry.example.com/own/coreos/etcd:v3.6.16")
 	want(orders, "")

@@ -24,7 +24,9 @@ import (
 
 	"github.com/quorate/quorate/api/v1alpha1"
 	"github.com/quorate/quorate/internal/cluster"
-	"github.com/quorate/quorate/internal/cluster/etcd"
+	etcdmanifests "github.com/quorate/quorate/internal/cluster/etcd/manifests"
+	etcdmodel "github.com/quorate/quorate/internal/cluster/etcd/model"
+	etcdplanner "github.com/quorate/quorate/internal/cluster/etcd/planner"
 	"github.com/quorate/quorate/internal/cluster/redis"
 )
 
@@ -45,7 +47,7 @@ type outlook struct {
 	// act carries out a step.
 	act func(context.Context, cluster.Step) error
 	// etcd or redis is what was seen.
-	etcd  *etcd.State
+	etcd  *etcdmodel.State
 	redis *redis.State
 }
 
@@ -112,18 +114,18 @@ func (out *outlook) ofEtcd(ctx context.Context, k *etcdcluster.Reconciler, o *v1
 	if err := out.decided(err); err != nil || out.err != nil {
 		return err
 	}
-	out.etcd, out.plan, out.explanation = &s, k.Next(s), etcd.Explain(s)
+	out.etcd, out.plan, out.explanation = &s, k.Next(s), etcdplanner.Explain(s)
 	out.act = func(ctx context.Context, step cluster.Step) error { return k.Act(ctx, o, step) }
 	var latest uint64
 	for _, p := range s.Pods {
-		if p.View != nil {
-			latest = max(latest, p.View.Applied)
+		if p.Status != nil {
+			latest = max(latest, p.Status.Applied)
 		}
 	}
 	for _, p := range s.Pods {
 		switch {
-		case p.View != nil:
-			out.lags[p.Name] = fmt.Sprintf("%d entries behind", latest-p.View.Applied)
+		case p.Status != nil:
+			out.lags[p.Name] = fmt.Sprintf("%d entries behind", latest-p.Status.Applied)
 		case p.Unreachable != nil:
 			out.lags[p.Name] = p.Unreachable.Error()
 		}
@@ -275,7 +277,7 @@ func registryOf(ctx context.Context, c client.Reader, o clusterObject) (string, 
 	if err != nil || servers == nil {
 		return "", err
 	}
-	name, own, registry := etcd.ContainerEtcd, (*string)(nil), etcd.RegistryOf
+	name, own, registry := etcdmanifests.ContainerEtcd, (*string)(nil), etcdmanifests.RegistryOf
 	switch o := o.(type) {
 	case *v1alpha1.EtcdCluster:
 		own = o.Spec.Image

@@ -9,7 +9,8 @@ import (
 
 	"github.com/quorate/quorate/api/v1alpha1"
 	"github.com/quorate/quorate/internal/cluster"
-	"github.com/quorate/quorate/internal/cluster/etcd"
+	etcdmodel "github.com/quorate/quorate/internal/cluster/etcd/model"
+	etcdsteps "github.com/quorate/quorate/internal/cluster/etcd/steps"
 	"github.com/quorate/quorate/internal/cluster/redis"
 )
 
@@ -108,9 +109,9 @@ func promotion(seen *outlook, pod string) (cluster.Step, error) {
 }
 
 // promoteMember moves leadership to a voter that answers.
-func promoteMember(s *etcd.State, pod string) (cluster.Step, error) {
-	at := func(name string) *etcd.Pod {
-		if i := slices.IndexFunc(s.Pods, func(p etcd.Pod) bool { return p.Name == name && p.View != nil }); i >= 0 {
+func promoteMember(s *etcdmodel.State, pod string) (cluster.Step, error) {
+	at := func(name string) *etcdmodel.Pod {
+		if i := slices.IndexFunc(s.Pods, func(p etcdmodel.Pod) bool { return p.Name == name && p.Status != nil }); i >= 0 {
 			return &s.Pods[i]
 		}
 		return nil
@@ -119,14 +120,14 @@ func promoteMember(s *etcd.State, pod string) (cluster.Step, error) {
 	switch {
 	case to == nil:
 		return nil, fmt.Errorf("%s is no member that answers: kubectl quorate status shows those that do", pod)
-	case to.View.Learner:
+	case to.Status.Learner:
 		return nil, fmt.Errorf("%s is a learner, which has no vote: wait until the operator has promoted it", pod)
-	case to.View.Leader == to.View.MemberID:
+	case to.Status.Leader == to.Status.MemberID:
 		return nil, nil
 	}
 	for _, p := range s.Pods {
-		if p.View != nil && p.View.MemberID == to.View.Leader {
-			return etcd.MoveLeader{From: p.Name, To: to.View.MemberID, Pod: pod}, nil
+		if p.Status != nil && p.Status.MemberID == to.Status.Leader {
+			return etcdsteps.MoveLeader{From: p.Name, To: to.Status.MemberID, Pod: pod}, nil
 		}
 	}
 	return nil, fmt.Errorf("the leader does not answer: wait until there is one (kubectl quorate status --watch)")

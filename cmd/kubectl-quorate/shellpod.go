@@ -13,7 +13,7 @@ import (
 	"github.com/quorate/quorate/api/v1alpha1"
 	"github.com/quorate/quorate/internal/backup/job"
 	"github.com/quorate/quorate/internal/cluster"
-	"github.com/quorate/quorate/internal/cluster/etcd"
+	etcdmanifests "github.com/quorate/quorate/internal/cluster/etcd/manifests"
 	"github.com/quorate/quorate/internal/cluster/redis"
 )
 
@@ -28,7 +28,7 @@ const (
 // images of data stores may have nothing else that could.
 func shellPod(o clusterObject, servers *corev1.PodSpec, options shellOptions, tty bool) (*corev1.Pod, error) {
 	args := []string{"shell", "--secret-dir=" + connectionDir}
-	server, gate := etcd.ContainerEtcd, etcd.ContainerGate
+	server, gate := etcdmanifests.ContainerEtcd, etcdmanifests.ContainerGate
 	switch c := o.(type) {
 	case *v1alpha1.EtcdCluster:
 		args = append(args, "--client=etcdctl")

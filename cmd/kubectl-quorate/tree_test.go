@@ -14,7 +14,8 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"github.com/quorate/quorate/internal/cluster"
-	"github.com/quorate/quorate/internal/cluster/etcd"
+	etcdmodel "github.com/quorate/quorate/internal/cluster/etcd/model"
+	etcdsteps "github.com/quorate/quorate/internal/cluster/etcd/steps"
 	"github.com/quorate/quorate/internal/cluster/redis"
 )
 
@@ -164,14 +165,14 @@ func TestAManifestIsReadStrictly(t *testing.T) {
 }
 
 func TestOnlyWhoMayLeadIsPromoted(t *testing.T) {
-	s := &etcd.State{Pods: []etcd.Pod{
-		{Name: "orders-0", View: &etcd.View{MemberID: 1, Leader: 1}},
-		{Name: "orders-1", View: &etcd.View{MemberID: 2, Leader: 1}},
-		{Name: "orders-2", View: &etcd.View{MemberID: 3, Leader: 1, Learner: true}},
+	s := &etcdmodel.State{Pods: []etcdmodel.Pod{
+		{Name: "orders-0", Status: &etcdmodel.Status{MemberID: 1, Leader: 1}},
+		{Name: "orders-1", Status: &etcdmodel.Status{MemberID: 2, Leader: 1}},
+		{Name: "orders-2", Status: &etcdmodel.Status{MemberID: 3, Leader: 1, Learner: true}},
 		{Name: "orders-3"},
-		{Name: "orders-4", View: &etcd.View{MemberID: 5, Leader: 4}},
+		{Name: "orders-4", Status: &etcdmodel.Status{MemberID: 5, Leader: 4}},
 	}}
-	if got, err := promotion(&outlook{etcd: s}, "orders-1"); err != nil || got != (etcd.MoveLeader{From: "orders-0", To: 2, Pod: "orders-1"}) {
+	if got, err := promotion(&outlook{etcd: s}, "orders-1"); err != nil || got != (etcdsteps.MoveLeader{From: "orders-0", To: 2, Pod: "orders-1"}) {
 		t.Errorf("a follower: %v, %v", got, err)
 	}
 	if got, err := promotion(&outlook{etcd: s}, "orders-0"); err != nil || got != nil {

@@ -22,7 +22,8 @@ import (
 	"github.com/quorate/quorate/controllers/owned"
 	"github.com/quorate/quorate/controllers/reconcile"
 	"github.com/quorate/quorate/internal/cluster"
-	"github.com/quorate/quorate/internal/cluster/etcd"
+	"github.com/quorate/quorate/internal/cluster/etcd/manifests"
+	"github.com/quorate/quorate/internal/cluster/etcd/model"
 	"github.com/quorate/quorate/internal/cluster/etcd/users"
 	clustertls "github.com/quorate/quorate/internal/cluster/tls"
 )
@@ -145,7 +146,7 @@ func (k *EtcdReconciler) clusterOf(ctx context.Context, o *v1alpha1.EtcdUser) (*
 }
 
 // keypair is what clients of a cluster connect with, and the record that says how; there is none without TLS.
-func (k *EtcdReconciler) keypair(ctx context.Context, c *v1alpha1.EtcdCluster) (record etcd.Record, ca []byte, pair clustertls.Pair, err error) {
+func (k *EtcdReconciler) keypair(ctx context.Context, c *v1alpha1.EtcdCluster) (record model.Record, ca []byte, pair clustertls.Pair, err error) {
 	if record, err = k.etcd.Record(ctx, c); err != nil {
 		return record, nil, pair, err
 	}
@@ -165,7 +166,7 @@ func (k *EtcdReconciler) connection(
 	if err != nil {
 		return nil, err
 	}
-	data := etcd.Blueprint{Cluster: c, Domain: k.etcd.DNSDomain(c, record)}.Connection(password, ca, pair)
+	data := manifests.Builder{Cluster: c, Domain: k.etcd.DNSDomain(c, record)}.Connection(password, ca, pair)
 	data["username"] = []byte(o.Username())
 	return data, nil
 }

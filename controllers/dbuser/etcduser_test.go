@@ -27,9 +27,9 @@ import (
 	"github.com/quorate/quorate/controllers/owned"
 	"github.com/quorate/quorate/controllers/reconcile"
 	"github.com/quorate/quorate/internal/cluster"
-	"github.com/quorate/quorate/internal/cluster/etcd"
 	"github.com/quorate/quorate/internal/cluster/etcd/etcdclient"
 	"github.com/quorate/quorate/internal/cluster/etcd/etcdfake"
+	"github.com/quorate/quorate/internal/cluster/etcd/manifests"
 	"github.com/quorate/quorate/internal/cluster/etcd/users"
 	"github.com/quorate/quorate/test/fakeapi"
 	"github.com/quorate/quorate/test/ownedtest"
@@ -99,7 +99,7 @@ func (s *userStage) openCluster(c *v1alpha1.EtcdCluster) {
 	if _, err := children.EnsurePasswords(ctx, c, nil, owned.PasswordSecret{Keys: []string{owned.PasswordKey}}); err != nil {
 		s.t.Fatal(err)
 	}
-	if err := children.EnsureCertificates(ctx, c, owned.Certificates{Leafs: etcd.Leafs(c.Name, c.Namespace, "cluster.local")}); err != nil {
+	if err := children.EnsureCertificates(ctx, c, owned.Certificates{Leafs: manifests.Leafs(c.Name, c.Namespace, "cluster.local")}); err != nil {
 		s.t.Fatal(err)
 	}
 	set := &appsv1.StatefulSet{ObjectMeta: owned.ObjectMeta(c, c.Name)}
@@ -112,9 +112,9 @@ func (s *userStage) openCluster(c *v1alpha1.EtcdCluster) {
 		pod := &corev1.Pod{ObjectMeta: owned.ObjectMeta(c, cluster.Pod(c.Name, i)), Status: corev1.PodStatus{
 			PodIP:             fmt.Sprintf("10.0.0.%d", i+1),
 			Conditions:        []corev1.PodCondition{{Type: corev1.PodReady, Status: corev1.ConditionTrue}},
-			ContainerStatuses: []corev1.ContainerStatus{{Name: etcd.ContainerEtcd, State: corev1.ContainerState{Running: &corev1.ContainerStateRunning{}}}},
+			ContainerStatuses: []corev1.ContainerStatus{{Name: manifests.ContainerEtcd, State: corev1.ContainerState{Running: &corev1.ContainerStateRunning{}}}},
 		}}
-		pod.Labels = etcd.Selector(c.Name)
+		pod.Labels = manifests.Selector(c.Name)
 		s.own(set, pod)
 	}
 }
@@ -464,11 +464,11 @@ func (s *userStage) reissue() {
 			t.Fatal(err)
 		}
 	}
-	for name := range etcd.Leafs("orders", "default", "cluster.local") {
+	for name := range manifests.Leafs("orders", "default", "cluster.local") {
 		_ = s.api.Delete(t.Context(), &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: name}})
 	}
 	err := ownedtest.New(&fakeapi.API{Client: s.api}).EnsureCertificates(t.Context(), fakeapi.EtcdCluster(), owned.Certificates{
-		Leafs: etcd.Leafs("orders", "default", "cluster.local"),
+		Leafs: manifests.Leafs("orders", "default", "cluster.local"),
 	})
 	if err != nil {
 		t.Fatal(err)

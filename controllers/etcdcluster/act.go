@@ -18,7 +18,9 @@ import (
 	"github.com/quorate/quorate/controllers/restore"
 	"github.com/quorate/quorate/internal/backup/planner"
 	"github.com/quorate/quorate/internal/cluster"
-	"github.com/quorate/quorate/internal/cluster/etcd"
+	"github.com/quorate/quorate/internal/cluster/etcd/manifests"
+	"github.com/quorate/quorate/internal/cluster/etcd/model"
+	"github.com/quorate/quorate/internal/cluster/etcd/steps"
 )
 
 // What members are told when they start.
@@ -33,31 +35,31 @@ const ActTimeout = 5 * time.Second
 // Act carries out one step of the planner.
 func (k *Reconciler) Act(ctx context.Context, o *v1alpha1.EtcdCluster, step cluster.Step) error {
 	switch step := step.(type) {
-	case etcd.WriteBootstrap:
+	case steps.WriteBootstrap:
 		return k.writeBootstrap(ctx, o, step)
-	case etcd.DeleteClaim:
+	case steps.DeleteClaim:
 		return k.deleteClaim(ctx, o, step)
-	case etcd.RecordClusterID:
+	case steps.RecordClusterID:
 		return k.recordClusterID(ctx, o, step.ClusterID)
-	case etcd.LetClientsIn:
+	case steps.LetClientsIn:
 		b, err := k.Blueprint(ctx, o)
 		if err != nil {
 			return err
 		}
 		return k.applyClientService(ctx, o, b)
-	case etcd.EnableAuth:
-		return k.withPassword(ctx, o, step.Pod, etcd.Client.EnableAuth)
-	case etcd.SetRootPassword:
-		return k.withPassword(ctx, o, step.Pod, etcd.Client.SetRootPassword)
-	case etcd.RecordPassword:
+	case steps.EnableAuth:
+		return k.withPassword(ctx, o, step.Pod, model.Client.EnableAuth)
+	case steps.SetRootPassword:
+		return k.withPassword(ctx, o, step.Pod, model.Client.SetRootPassword)
+	case steps.RecordPassword:
 		return k.recordPassword(ctx, o)
-	case etcd.MoveLeader:
-		return k.through(ctx, o, step.From, func(ctx context.Context, c etcd.Client) error { return c.MoveLeader(ctx, step.To) })
-	case etcd.DeletePod:
+	case steps.MoveLeader:
+		return k.through(ctx, o, step.From, func(ctx context.Context, c model.Client) error { return c.MoveLeader(ctx, step.To) })
+	case steps.DeletePod:
 		return k.deletePod(ctx, o, step)
-	case etcd.SetRecovery:
+	case steps.SetRecovery:
 		return k.setRecovery(ctx, o, step)
-	case etcd.StartAnew:
+	case steps.StartRestore:
 		k.distrust(o.UID) // What is restored may ask for another password, or for none.
 		return k.note(ctx, o, step.Edit)
 	case planner.FindBackup:
@@ -70,7 +72,7 @@ func (k *Reconciler) Act(ctx context.Context, o *v1alpha1.EtcdCluster, step clus
 
 // writeBootstrap writes the record, or turns one that waits for data into one of a new cluster. What decides over
 // founding a cluster is read past the cache.
-func (k *Reconciler) writeBootstrap(ctx context.Context, o *v1alpha1.EtcdCluster, step etcd.WriteBootstrap) error {
+func (k *Reconciler) writeBootstrap(ctx context.Context, o *v1alpha1.EtcdCluster, step steps.WriteBootstrap) error {
 	live, err := k.configMap(ctx, k.Direct, o)
 	if err != nil {
 		return err
@@ -80,16 +82,16 @@ func (k *Reconciler) writeBootstrap(ctx context.Context, o *v1alpha1.EtcdCluster
 		return err
 	}
 	if live != nil {
-		if err := k.label(ctx, live, etcd.Labels(o.Name)); err != nil {
+		if err := k.label(ctx, live, manifests.Labels(o.Name)); err != nil {
 			return err
 		}
 		return k.foundAfterAll(ctx, o, live, b, step.Bootstrap)
 	}
-	b.Record = etcd.Record{
-		Bootstrap: step.Bootstrap, Members: b.Peers()[:step.Size], Version: step.Version, MinAvailable: etcd.Quorum(step.Size),
-		Transport: b.Reach().Transport, Restore: step.Restore,
+	b.Record = model.Record{
+		Bootstrap: step.Bootstrap, Members: b.Peers()[:step.Size], Version: step.Version, MinAvailable: model.Quorum(step.Size),
+		TLSSwitch: b.Reach().TLSSwitch, Restore: step.Restore,
 	}
-	if step.Bootstrap == etcd.BootstrapNew {
+	if step.Bootstrap == model.BootstrapNew {
 		found, err := k.anyClaim(ctx, o)
 		if err != nil {
 			return err
@@ -98,7 +100,7 @@ func (k *Reconciler) writeBootstrap(ctx context.Context, o *v1alpha1.EtcdCluster
 			return errors.New("a claim of an earlier cluster of this name exists, and spec.storage is not set")
 		}
 		if found {
-			b.Record.Bootstrap = etcd.BootstrapRetained
+			b.Record.Bootstrap = model.BootstrapRetained
 		}
 	}
 	return k.createConfig(ctx, o, b)
@@ -123,7 +125,7 @@ func (k *Reconciler) label(ctx context.Context, live *corev1.ConfigMap, labels m
 // anyClaim reports whether there is a claim of any ordinal. The cache shows only those with our labels, and one that was restored by
 // hand may have none.
 func (k *Reconciler) anyClaim(ctx context.Context, o *v1alpha1.EtcdCluster) (bool, error) {
-	for i := range etcd.MaxSize {
+	for i := range model.MaxSize {
 		name := cluster.Claim(o.Name, i)
 		err := k.Direct.Get(ctx, client.ObjectKey{Namespace: o.Namespace, Name: name}, &corev1.PersistentVolumeClaim{})
 		if err == nil {
@@ -137,20 +139,20 @@ func (k *Reconciler) anyClaim(ctx context.Context, o *v1alpha1.EtcdCluster) (boo
 }
 
 func (k *Reconciler) foundAfterAll(
-	ctx context.Context, o *v1alpha1.EtcdCluster, live *corev1.ConfigMap, b etcd.Blueprint, bootstrap etcd.Bootstrap,
+	ctx context.Context, o *v1alpha1.EtcdCluster, live *corev1.ConfigMap, b manifests.Builder, bootstrap model.Bootstrap,
 ) error {
 	record, err := recordIn(live)
 	if err != nil {
 		return fmt.Errorf("ConfigMap %s: %w", live.Name, err)
 	}
-	if record.Bootstrap == bootstrap || record.ClusterID != 0 || bootstrap != etcd.BootstrapNew {
+	if record.Bootstrap == bootstrap || record.ClusterID != 0 || bootstrap != model.BootstrapNew {
 		return nil // Already done; the cache has yet to show it.
 	}
 	record.Bootstrap = bootstrap
 	return k.patchRecord(ctx, o, live, b, record)
 }
 
-func (k *Reconciler) patchRecord(ctx context.Context, o *v1alpha1.EtcdCluster, live *corev1.ConfigMap, b etcd.Blueprint, record etcd.Record) error {
+func (k *Reconciler) patchRecord(ctx context.Context, o *v1alpha1.EtcdCluster, live *corev1.ConfigMap, b manifests.Builder, record model.Record) error {
 	b.Record = record
 	b = k.secured(o, b)
 	data, err := b.ConfigData(b.Record)
@@ -160,13 +162,13 @@ func (k *Reconciler) patchRecord(ctx context.Context, o *v1alpha1.EtcdCluster, l
 	return k.patchConfig(ctx, live, data)
 }
 
-func (k *Reconciler) createConfig(ctx context.Context, o *v1alpha1.EtcdCluster, b etcd.Blueprint) error {
+func (k *Reconciler) createConfig(ctx context.Context, o *v1alpha1.EtcdCluster, b manifests.Builder) error {
 	data, err := b.ConfigData(b.Record)
 	if err != nil {
 		return err
 	}
 	cm := &corev1.ConfigMap{ObjectMeta: owned.ObjectMeta(o, cluster.ConfigName(o.Name)), Data: data}
-	cm.Labels = etcd.Labels(o.Name)
+	cm.Labels = manifests.Labels(o.Name)
 	if err := controllerutil.SetControllerReference(o, cm, k.Scheme()); err != nil {
 		return fmt.Errorf("own ConfigMap %s: %w", cm.Name, err)
 	}
@@ -194,7 +196,7 @@ func (k *Reconciler) recordClusterID(ctx context.Context, o *v1alpha1.EtcdCluste
 		return nil
 	}
 	if record.ClusterID != 0 {
-		return fmt.Errorf("this is cluster %s already, not %s", etcd.FormatID(record.ClusterID), etcd.FormatID(id))
+		return fmt.Errorf("this is cluster %s already, not %s", model.FormatID(record.ClusterID), model.FormatID(id))
 	}
 	b, err := k.Blueprint(ctx, o)
 	if err != nil {
@@ -205,19 +207,19 @@ func (k *Reconciler) recordClusterID(ctx context.Context, o *v1alpha1.EtcdCluste
 }
 
 func (k *Reconciler) withPassword(
-	ctx context.Context, o *v1alpha1.EtcdCluster, pod string, call func(etcd.Client, context.Context, string) error,
+	ctx context.Context, o *v1alpha1.EtcdCluster, pod string, call func(model.Client, context.Context, string) error,
 ) error {
 	login, err := k.rootLogin(ctx, o)
 	if err != nil {
 		return err
 	}
 	k.distrust(o.UID)
-	return k.through(ctx, o, pod, func(ctx context.Context, c etcd.Client) error { return call(c, ctx, login.password) })
+	return k.through(ctx, o, pod, func(ctx context.Context, c model.Client) error { return call(c, ctx, login.password) })
 }
 
 // through runs a call against the member in a pod.
 func (k *Reconciler) through(
-	ctx context.Context, o *v1alpha1.EtcdCluster, name string, call func(context.Context, etcd.Client) error,
+	ctx context.Context, o *v1alpha1.EtcdCluster, name string, call func(context.Context, model.Client) error,
 ) error {
 	_, c, err := k.member(ctx, o, name)
 	if err != nil {
@@ -229,7 +231,7 @@ func (k *Reconciler) through(
 }
 
 // member returns a pod and the client of the member in it.
-func (k *Reconciler) member(ctx context.Context, o *v1alpha1.EtcdCluster, name string) (*corev1.Pod, etcd.Client, error) {
+func (k *Reconciler) member(ctx context.Context, o *v1alpha1.EtcdCluster, name string) (*corev1.Pod, model.Client, error) {
 	pod := &corev1.Pod{}
 	if err := k.Get(ctx, client.ObjectKey{Namespace: o.Namespace, Name: name}, pod); err != nil {
 		return nil, nil, fmt.Errorf("read pod %s: %w", name, err)
@@ -243,7 +245,7 @@ func (k *Reconciler) member(ctx context.Context, o *v1alpha1.EtcdCluster, name s
 
 // deletePod deletes a pod, if the record and the specification still are those that it was decided on: members that have begun anew run in
 // it by now, say.
-func (k *Reconciler) deletePod(ctx context.Context, o *v1alpha1.EtcdCluster, step etcd.DeletePod) error {
+func (k *Reconciler) deletePod(ctx context.Context, o *v1alpha1.EtcdCluster, step steps.DeletePod) error {
 	if _, _, err := k.unmoved(ctx, o); err != nil {
 		return err
 	}

@@ -10,7 +10,7 @@ import (
 	"github.com/quorate/quorate/api/v1alpha1"
 	"github.com/quorate/quorate/internal/cluster"
 	"github.com/quorate/quorate/internal/cluster/anomaly"
-	"github.com/quorate/quorate/internal/cluster/etcd"
+	"github.com/quorate/quorate/internal/cluster/etcd/model"
 )
 
 const (
@@ -21,7 +21,7 @@ const (
 )
 
 // vitalsDue are the pods, by UID, whose metrics are to be read now. Whether that works or not, it is not tried again for vitalsEvery.
-func (k *Reconciler) vitalsDue(o *v1alpha1.EtcdCluster, s *etcd.State) map[string]bool {
+func (k *Reconciler) vitalsDue(o *v1alpha1.EtcdCluster, s *model.State) map[string]bool {
 	due := map[string]bool{}
 	k.maintenance.with(o.UID, s.Now, func(u *clusterMaintenance) {
 		asked := map[string]time.Time{}
@@ -40,7 +40,7 @@ func (k *Reconciler) vitalsDue(o *v1alpha1.EtcdCluster, s *etcd.State) map[strin
 }
 
 // askVitals reads the metrics of a member that answers.
-func (k *Reconciler) askVitals(ctx context.Context, c etcd.Client, p *etcd.Pod) {
+func (k *Reconciler) askVitals(ctx context.Context, c model.Client, p *model.Pod) {
 	ctx, cancel := context.WithTimeoutCause(ctx, vitalsTimeout, errors.New("it did not answer in time"))
 	defer cancel()
 	asked := k.Now()
@@ -48,11 +48,11 @@ func (k *Reconciler) askVitals(ctx context.Context, c etcd.Client, p *etcd.Pod) 
 	if err != nil {
 		return // Unknown, and nothing worse: the condition PerformanceHealthy says so after a while.
 	}
-	p.Vitals, p.Clock = &v, anomaly.ClockOf(p.Name, v.Time, time.Second, asked, k.Now())
+	p.Metrics, p.Clock = &v, anomaly.ClockOf(p.Name, v.Time, time.Second, asked, k.Now())
 }
 
 // watch adds to a state what is unusual about its members.
-func (k *Reconciler) watch(o *v1alpha1.EtcdCluster, s *etcd.State) {
+func (k *Reconciler) watch(o *v1alpha1.EtcdCluster, s *model.State) {
 	k.maintenance.with(o.UID, s.Now, func(u *clusterMaintenance) { s.Anomalies = u.vigil.Next(*s) })
 	said := meta.FindStatusCondition(o.Status.Conditions, v1alpha1.ConditionPerformanceHealthy)
 	if s.Anomalies != nil && said != nil && said.Reason == cluster.ReasonHibernated {

@@ -10,7 +10,7 @@ import (
 	"github.com/quorate/quorate/api/v1alpha1"
 	"github.com/quorate/quorate/controllers/reconcile"
 	"github.com/quorate/quorate/internal/cluster"
-	"github.com/quorate/quorate/internal/cluster/etcd"
+	"github.com/quorate/quorate/internal/cluster/etcd/model"
 	"github.com/quorate/quorate/test/controllersim"
 )
 
@@ -27,7 +27,7 @@ func TestMetricsOfMembersAreReadSeldomAndCostNoWrites(t *testing.T) {
 			s := newStage(t, controllersim.Persistent())
 			s.UntilReady()
 			s.Silent = tc.silent
-			pass := func(op *reconcile.Loop[*v1alpha1.EtcdCluster, etcd.State], from, to int) {
+			pass := func(op *reconcile.Loop[*v1alpha1.EtcdCluster, model.State], from, to int) {
 				kind, ok := op.Kind.(*Reconciler)
 				if !ok {
 					t.Fatalf("%T", op.Kind)

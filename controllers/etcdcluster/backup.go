@@ -13,7 +13,7 @@ import (
 	"github.com/quorate/quorate/internal/backup/job"
 	"github.com/quorate/quorate/internal/backup/planner"
 	"github.com/quorate/quorate/internal/cluster"
-	"github.com/quorate/quorate/internal/cluster/etcd"
+	"github.com/quorate/quorate/internal/cluster/etcd/manifests"
 )
 
 var _ backup.SourceKind = (*Reconciler)(nil)
@@ -26,12 +26,12 @@ func (k *Reconciler) ServerImage(ctx context.Context, namespace, name string, of
 	o := &v1alpha1.EtcdCluster{}
 	err := k.Get(ctx, client.ObjectKey{Namespace: namespace, Name: name}, o)
 	if apierrors.IsNotFound(err) {
-		return etcd.CheckImage(nil, of.Version, k.Registry), nil
+		return manifests.CheckImage(nil, of.Version, k.Registry), nil
 	}
 	if err != nil {
 		return "", fmt.Errorf("read EtcdCluster %s: %w", name, err)
 	}
-	return etcd.CheckImage(o, of.Version, k.Registry), nil
+	return manifests.CheckImage(o, of.Version, k.Registry), nil
 }
 
 // Replaced says nothing: a snapshot is of one moment of one member, whatever becomes of the others. A Job from before the quorum was recovered is
@@ -86,7 +86,7 @@ func (k *Reconciler) Readers(ctx context.Context, namespace string) (out []backu
 		if err != nil {
 			return nil, err
 		}
-		if from := record.BeginWith(); from != nil {
+		if from := record.InitialBackup(); from != nil {
 			out = append(out, backup.Reader{Name: "EtcdCluster " + o.Name, From: &v1alpha1.RestoreSource{Destination: &from.Destination, Directory: &from.Directory}})
 		}
 	}

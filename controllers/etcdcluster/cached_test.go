@@ -8,7 +8,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/quorate/quorate/api/v1alpha1"
-	"github.com/quorate/quorate/internal/cluster/etcd"
+	"github.com/quorate/quorate/internal/cluster/etcd/manifests"
+	"github.com/quorate/quorate/internal/cluster/etcd/model"
 	"github.com/quorate/quorate/test/fakeapi"
 )
 
@@ -32,7 +33,7 @@ var decisionsOnSets = fakeapi.Decisions[*appsv1.StatefulSet]{
 		}}, s)
 	},
 	"observeObjects": func(s *appsv1.StatefulSet) any {
-		v, _ := etcd.ParseVersion(s.Spec.Template.Annotations[v1alpha1.AnnotationVersion])
+		v, _ := model.ParseVersion(s.Spec.Template.Annotations[v1alpha1.AnnotationVersion])
 		return []any{s.UID, s.CreationTimestamp, s.Spec.Replicas, v, s.Spec.Template.Annotations[v1alpha1.AnnotationVersion]}
 	},
 }
@@ -51,8 +52,8 @@ var decidedBy = map[string][]string{
 
 func TestACachedObjectDecidesLikeTheWholeOne(t *testing.T) {
 	t.Parallel()
-	decisionsOnPods.Compare(t, etcd.ContainerEtcd, etcd.ContainerGate)
-	decisionsOnSets.Compare(t, etcd.ContainerEtcd, etcd.ContainerGate)
+	decisionsOnPods.Compare(t, manifests.ContainerEtcd, manifests.ContainerGate)
+	decisionsOnSets.Compare(t, manifests.ContainerEtcd, manifests.ContainerGate)
 	decisionsOnClaims.Compare(t, "")
 	fakeapi.CheckCompared(t, decidedBy, decisionsOnPods, decisionsOnSets, decisionsOnClaims)
 }

@@ -10,14 +10,15 @@ import (
 	"github.com/quorate/quorate/api/v1alpha1"
 	"github.com/quorate/quorate/controllers/owned"
 	"github.com/quorate/quorate/internal/cluster"
-	"github.com/quorate/quorate/internal/cluster/etcd"
+	"github.com/quorate/quorate/internal/cluster/etcd/manifests"
+	"github.com/quorate/quorate/internal/cluster/etcd/model"
 	clustertls "github.com/quorate/quorate/internal/cluster/tls"
 )
 
 // certificates are what a cluster needs.
-func (k *Reconciler) certificates(o *v1alpha1.EtcdCluster, b etcd.Blueprint) owned.Certificates {
+func (k *Reconciler) certificates(o *v1alpha1.EtcdCluster, b manifests.Builder) owned.Certificates {
 	return owned.Certificates{
-		Spec: b.Cluster.Spec.TLS, Labels: etcd.Labels(o.Name), Leafs: etcd.Leafs(o.Name, o.Namespace, b.Domain), Hosts: b.Hosts(),
+		Spec: b.Cluster.Spec.TLS, Labels: manifests.Labels(o.Name), Leafs: manifests.Leafs(o.Name, o.Namespace, b.Domain), Hosts: b.Hosts(),
 		Clients: cluster.ClientTLSSecret(o.Name), Authority: o.Namespace + "/" + o.Name,
 		InUse:     b.Record.ClusterID != 0 && b.Reach().UsesTLS(),
 		Followers: func(ctx context.Context) ([]string, error) { return k.userSecrets(ctx, o) },
@@ -63,7 +64,7 @@ func (k *Reconciler) RenewWhilePaused(ctx context.Context, o *v1alpha1.EtcdClust
 // trusting tells whether every member is ready and was started with the authorities of a fingerprint: its pod was made
 // from a template that carries it, and what a template speaks of was written before. So will be those of a cluster that
 // hibernates, when it wakes up.
-func (k *Reconciler) trusting(ctx context.Context, o *v1alpha1.EtcdCluster, record etcd.Record, fingerprint string) (owned.Servers, error) {
+func (k *Reconciler) trusting(ctx context.Context, o *v1alpha1.EtcdCluster, record model.Record, fingerprint string) (owned.Servers, error) {
 	set, err := k.StatefulSet(ctx, o)
 	if err != nil {
 		return owned.Servers{}, err
@@ -72,12 +73,12 @@ func (k *Reconciler) trusting(ctx context.Context, o *v1alpha1.EtcdCluster, reco
 	if err == nil && record.Hibernated && len(pods) == 0 {
 		return owned.Servers{InForce: true}, nil
 	}
-	return owned.StartedWith(pods, len(record.Members), etcd.AnnotationTrust, fingerprint), err
+	return owned.StartedWith(pods, len(record.Members), manifests.AnnotationTrust, fingerprint), err
 }
 
 // trustSum is the fingerprint of the authorities in the Secret that the members mount, empty without TLS or before there
 // is one.
-func (k *Reconciler) trustSum(ctx context.Context, o *v1alpha1.EtcdCluster, b etcd.Blueprint) (string, error) {
+func (k *Reconciler) trustSum(ctx context.Context, o *v1alpha1.EtcdCluster, b manifests.Builder) (string, error) {
 	if !b.Reach().UsesTLS() {
 		return "", nil
 	}
@@ -91,7 +92,7 @@ func (k *Reconciler) trustSum(ctx context.Context, o *v1alpha1.EtcdCluster, b et
 // observeCertificates completes a blueprint with the authorities that members are to trust, and reports on the
 // certificates. A Secret that was taken from under the members is no reason to restart them.
 func (k *Reconciler) observeCertificates(
-	ctx context.Context, o *v1alpha1.EtcdCluster, b *etcd.Blueprint, set *appsv1.StatefulSet,
+	ctx context.Context, o *v1alpha1.EtcdCluster, b *manifests.Builder, set *appsv1.StatefulSet,
 ) (r clustertls.Report, err error) {
 	if b.TrustSum, err = k.trustSum(ctx, o, *b); err != nil {
 		return r, err
@@ -101,16 +102,16 @@ func (k *Reconciler) observeCertificates(
 			Reason: v1alpha1.ReasonReconcileError, Message: fmt.Sprintf("Secret %s is gone, and is written anew", b.PeerSecret),
 		}}
 	}
-	if r, err = k.CertificateReport(ctx, o, b.Cluster.Spec.TLS, etcd.Leafs(o.Name, o.Namespace, b.Domain)); err != nil {
+	if r, err = k.CertificateReport(ctx, o, b.Cluster.Spec.TLS, manifests.Leafs(o.Name, o.Namespace, b.Domain)); err != nil {
 		return r, owned.CertificateError{Err: err}
 	}
-	if b.Reach().UsesTLS() && !etcd.CapabilitiesOf(b.Version).RestrictsPeers {
+	if b.Reach().UsesTLS() && !model.CapabilitiesOf(b.Version).RestrictsPeers {
 		r.Exposed = unrestrictedPeers(b.Version)
 	}
 	return r, nil
 }
 
-func unrestrictedPeers(v etcd.Version) string {
+func unrestrictedPeers(v model.Version) string {
 	return fmt.Sprintf("spec.version: with etcd %s, certificates of clients open the peer port, which asks for no password: "+
 		"use 3.5.14 or later", v)
 }

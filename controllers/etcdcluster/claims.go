@@ -13,17 +13,18 @@ import (
 	"github.com/quorate/quorate/api/v1alpha1"
 	"github.com/quorate/quorate/controllers/owned"
 	"github.com/quorate/quorate/internal/cluster"
-	"github.com/quorate/quorate/internal/cluster/etcd"
+	"github.com/quorate/quorate/internal/cluster/etcd/manifests"
+	"github.com/quorate/quorate/internal/cluster/etcd/model"
 )
 
 // observeClaims returns the claims that matter to a cluster. Before the record is written they are
 // those of every ordinal that there can be: the data of an earlier cluster decides how this one begins.
 func (k *Reconciler) observeClaims(
-	ctx context.Context, o *v1alpha1.EtcdCluster, set *appsv1.StatefulSet, record *etcd.Record, now time.Time,
-) ([]etcd.Claim, error) {
+	ctx context.Context, o *v1alpha1.EtcdCluster, set *appsv1.StatefulSet, record *model.Record, now time.Time,
+) ([]model.Claim, error) {
 	switch {
 	case record == nil:
-		return k.claims(ctx, o, set, etcd.MaxSize, now)
+		return k.claims(ctx, o, set, model.MaxSize, now)
 	case o.Spec.Storage == nil:
 		return nil, nil // Those that there are belong to an earlier cluster.
 	}
@@ -31,7 +32,7 @@ func (k *Reconciler) observeClaims(
 }
 
 // claimable returns the number of ordinals whose members mount a claim, or are to mount one.
-func claimable(o *v1alpha1.EtcdCluster, record etcd.Record) int {
+func claimable(o *v1alpha1.EtcdCluster, record model.Record) int {
 	if o.Spec.Storage == nil {
 		return 0
 	}
@@ -40,12 +41,12 @@ func claimable(o *v1alpha1.EtcdCluster, record etcd.Record) int {
 
 // claims returns the data volume claims of all ordinals, those of an earlier cluster of this name
 // included. Those of the first n ordinals are found whatever their labels are.
-func (k *Reconciler) claims(ctx context.Context, o *v1alpha1.EtcdCluster, set *appsv1.StatefulSet, n int, now time.Time) ([]etcd.Claim, error) {
-	list, err := k.Claims(ctx, o.Namespace, etcd.Selector(o.Name), owned.ClaimNames(o.Name, n))
+func (k *Reconciler) claims(ctx context.Context, o *v1alpha1.EtcdCluster, set *appsv1.StatefulSet, n int, now time.Time) ([]model.Claim, error) {
+	list, err := k.Claims(ctx, o.Namespace, manifests.Selector(o.Name), owned.ClaimNames(o.Name, n))
 	if err != nil {
 		return nil, err
 	}
-	var out []etcd.Claim
+	var out []model.Claim
 	for i := range list {
 		c := &list[i]
 		n, ok := ordinal(c.Name, cluster.VolumeData+"-"+o.Name)
@@ -55,7 +56,7 @@ func (k *Reconciler) claims(ctx context.Context, o *v1alpha1.EtcdCluster, set *a
 		state := claimState(c)
 		state.Ordinal, state.Leaving = n, c.DeletionTimestamp != nil || condemned(c, set)
 		state.Owned = slices.ContainsFunc(c.OwnerReferences, func(r metav1.OwnerReference) bool { return set != nil && r.UID == set.UID })
-		state.Age, state.Unlabelled = now.Sub(c.CreationTimestamp.Time), owned.Unlabelled(c, etcd.Selector(o.Name))
+		state.Age, state.Unlabelled = now.Sub(c.CreationTimestamp.Time), owned.Unlabelled(c, manifests.Selector(o.Name))
 		out = append(out, state)
 	}
 	return out, nil
@@ -67,7 +68,7 @@ func (k *Reconciler) claimRefs(ctx context.Context, o *v1alpha1.EtcdCluster) ([]
 	if err != nil {
 		return nil, err
 	}
-	list, err := k.Claims(ctx, o.Namespace, etcd.Selector(o.Name), owned.ClaimNames(o.Name, claimable(o, record)))
+	list, err := k.Claims(ctx, o.Namespace, manifests.Selector(o.Name), owned.ClaimNames(o.Name, claimable(o, record)))
 	if err != nil {
 		return nil, err
 	}

@@ -11,7 +11,9 @@ import (
 	"github.com/quorate/quorate/api/v1alpha1"
 	"github.com/quorate/quorate/controllers/owned"
 	"github.com/quorate/quorate/internal/cluster"
-	"github.com/quorate/quorate/internal/cluster/etcd"
+	"github.com/quorate/quorate/internal/cluster/etcd/model"
+	"github.com/quorate/quorate/internal/cluster/etcd/planner"
+	"github.com/quorate/quorate/internal/cluster/etcd/steps"
 	"github.com/quorate/quorate/test/controllersim"
 	"github.com/quorate/quorate/test/fakeapi"
 )
@@ -29,7 +31,7 @@ func TestEtcdGrowsAgainAfterAClaimLostItsLabels(t *testing.T) {
 			fakeapi.Must(t, s.API.Get(t.Context(), s.ClaimKey(2), &corev1.PersistentVolumeClaim{}))
 			s.Edit(func(spec *v1alpha1.EtcdClusterSpec) { spec.Size = 3 })
 			c := s.UntilStalled()
-			if c.Reason != etcd.ReasonUnlabelledClaim || !strings.Contains(c.Message, "kubectl -n default delete pvc data-orders-2") {
+			if c.Reason != planner.ReasonUnlabelledClaim || !strings.Contains(c.Message, "kubectl -n default delete pvc data-orders-2") {
 				t.Errorf("it says %s: %s", c.Reason, c.Message)
 			}
 			fakeapi.Must(t, s.API.Delete(t.Context(), &corev1.PersistentVolumeClaim{ObjectMeta: owned.ObjectMeta(s.Cluster(), cluster.Claim("orders", 2))}))
@@ -54,7 +56,7 @@ func TestTheClaimOfAMemberIsObservedWithoutItsLabels(t *testing.T) {
 	s.Restart()
 	state, err := s.Op.Kind.Observe(t.Context(), s.Cluster())
 	fakeapi.Must(t, err)
-	i := slices.IndexFunc(state.Claims, func(c etcd.Claim) bool { return c.Ordinal == 1 })
+	i := slices.IndexFunc(state.Claims, func(c model.Claim) bool { return c.Ordinal == 1 })
 	if len(state.Claims) != 3 || i < 0 || !state.Claims[i].Unlabelled || !state.Claims[i].Leaving {
 		t.Errorf("observed %+v", state.Claims)
 	}
@@ -95,12 +97,12 @@ func TestTheRecordOfANewClusterTellsOfAClaimWithoutLabels(t *testing.T) {
 	t.Parallel()
 	for name, tc := range map[string]struct {
 		claims []int
-		want   etcd.Bootstrap
+		want   model.Bootstrap
 	}{
-		"no claim":                        {nil, etcd.BootstrapNew},
-		"the claim of the first member":   {[]int{0}, etcd.BootstrapRetained},
-		"a claim beyond the wanted size":  {[]int{6}, etcd.BootstrapRetained},
-		"the claims of all three members": {[]int{0, 1, 2}, etcd.BootstrapRetained},
+		"no claim":                        {nil, model.BootstrapNew},
+		"the claim of the first member":   {[]int{0}, model.BootstrapRetained},
+		"a claim beyond the wanted size":  {[]int{6}, model.BootstrapRetained},
+		"the claims of all three members": {[]int{0, 1, 2}, model.BootstrapRetained},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -110,10 +112,10 @@ func TestTheRecordOfANewClusterTellsOfAClaimWithoutLabels(t *testing.T) {
 				fakeapi.Must(t, s.API.Create(t.Context(), &corev1.PersistentVolumeClaim{ObjectMeta: owned.ObjectMeta(o, cluster.Claim(o.Name, i))}))
 			}
 			s.Restart()
-			fakeapi.Must(t, s.Op.Kind.Act(t.Context(), s.Cluster(), etcd.WriteBootstrap{Bootstrap: etcd.BootstrapNew, Size: 3, Version: etcd.Version{Major: 3, Minor: 6, Patch: 16}}))
+			fakeapi.Must(t, s.Op.Kind.Act(t.Context(), s.Cluster(), steps.WriteBootstrap{Bootstrap: model.BootstrapNew, Size: 3, Version: model.Version{Major: 3, Minor: 6, Patch: 16}}))
 			config := &corev1.ConfigMap{}
 			fakeapi.Must(t, s.API.Get(t.Context(), types.NamespacedName{Namespace: s.Name.Namespace, Name: cluster.ConfigName(s.Name.Name)}, config))
-			record, err := etcd.ParseRecord(config.Data)
+			record, err := model.ParseRecord(config.Data)
 			fakeapi.Must(t, err)
 			if record.Bootstrap != tc.want {
 				t.Errorf("the record says %s, want %s", record.Bootstrap, tc.want)

@@ -8,7 +8,7 @@ import (
 
 	"k8s.io/apimachinery/pkg/types"
 
-	"github.com/quorate/quorate/internal/cluster/etcd"
+	"github.com/quorate/quorate/internal/cluster/etcd/model"
 	"github.com/quorate/quorate/internal/cluster/etcd/users"
 )
 
@@ -17,7 +17,7 @@ const clientIdle = time.Minute
 
 // MemberClient talks to a member about its cluster, and about the users.
 type MemberClient interface {
-	etcd.Client
+	model.Client
 	users.Client
 }
 

@@ -13,12 +13,13 @@ import (
 	"github.com/quorate/quorate/api/v1alpha1"
 	"github.com/quorate/quorate/controllers/owned"
 	"github.com/quorate/quorate/internal/cluster"
-	"github.com/quorate/quorate/internal/cluster/etcd"
+	"github.com/quorate/quorate/internal/cluster/etcd/manifests"
+	"github.com/quorate/quorate/internal/cluster/etcd/model"
 )
 
 // current reads the specification and the record past the cache, and holds when either is another one by now. By old ones members that came
 // since would lose their pods.
-func (k *Reconciler) current(ctx context.Context, o *v1alpha1.EtcdCluster, r etcd.Record) error {
+func (k *Reconciler) current(ctx context.Context, o *v1alpha1.EtcdCluster, r model.Record) error {
 	if err := k.ConfirmSpec(ctx, o); err != nil {
 		return err
 	}
@@ -31,7 +32,7 @@ func (k *Reconciler) current(ctx context.Context, o *v1alpha1.EtcdCluster, r etc
 
 // ensureConfig brings the configuration in the record's ConfigMap up to date. The write depends on the version that
 // was read: the record is in the same object, and an identity recorded meanwhile must not get lost.
-func (k *Reconciler) ensureConfig(ctx context.Context, o *v1alpha1.EtcdCluster, b etcd.Blueprint) error {
+func (k *Reconciler) ensureConfig(ctx context.Context, o *v1alpha1.EtcdCluster, b manifests.Builder) error {
 	data, err := b.ConfigData(b.Record)
 	if err != nil {
 		return err
@@ -46,7 +47,7 @@ func (k *Reconciler) ensureConfig(ctx context.Context, o *v1alpha1.EtcdCluster, 
 	if err := k.Adopt(ctx, o, cm); err != nil {
 		return err
 	}
-	if err := k.label(ctx, cm, etcd.Labels(o.Name)); err != nil {
+	if err := k.label(ctx, cm, manifests.Labels(o.Name)); err != nil {
 		return err
 	}
 	if maps.Equal(cm.Data, data) {
@@ -59,12 +60,12 @@ func (k *Reconciler) ensureConfig(ctx context.Context, o *v1alpha1.EtcdCluster, 
 }
 
 // recordIs reports whether a ConfigMap has a record, but for where its certificates come from, which follows the specification.
-func recordIs(cm *corev1.ConfigMap, r etcd.Record) bool {
+func recordIs(cm *corev1.ConfigMap, r model.Record) bool {
 	if cm == nil {
 		return false
 	}
 	live, err := recordIn(cm)
-	live.Transport.TLS = r.Transport.TLS
+	live.TLSSwitch.TLS = r.TLSSwitch.TLS
 	return err == nil && reflect.DeepEqual(live, r)
 }
 
@@ -103,10 +104,10 @@ func (k *Reconciler) configMap(ctx context.Context, r client.Reader, o *v1alpha1
 }
 
 // Record reads the record of a cluster, empty while there is none.
-func (k *Reconciler) Record(ctx context.Context, o *v1alpha1.EtcdCluster) (etcd.Record, error) {
+func (k *Reconciler) Record(ctx context.Context, o *v1alpha1.EtcdCluster) (model.Record, error) {
 	cm, err := k.configMap(ctx, k.Client, o)
 	if cm == nil || err != nil {
-		return etcd.Record{}, err
+		return model.Record{}, err
 	}
 	r, err := recordIn(cm)
 	if err != nil {
@@ -116,8 +117,8 @@ func (k *Reconciler) Record(ctx context.Context, o *v1alpha1.EtcdCluster) (etcd.
 }
 
 // recordIn reads the record that a ConfigMap holds.
-func recordIn(cm *corev1.ConfigMap) (etcd.Record, error) {
-	r, err := etcd.ParseRecord(cm.Data)
+func recordIn(cm *corev1.ConfigMap) (model.Record, error) {
+	r, err := model.ParseRecord(cm.Data)
 	r.UID = string(cm.UID)
 	return r, err
 }

@@ -15,8 +15,8 @@ import (
 	"github.com/quorate/quorate/api/v1alpha1"
 	"github.com/quorate/quorate/controllers/owned"
 	"github.com/quorate/quorate/internal/cluster"
-	"github.com/quorate/quorate/internal/cluster/etcd"
 	"github.com/quorate/quorate/internal/cluster/etcd/etcdclient"
+	"github.com/quorate/quorate/internal/cluster/etcd/model"
 )
 
 // Credentials are what it takes to talk to the members of a cluster.
@@ -72,7 +72,7 @@ func (k *Reconciler) MemberClientOf(ctx context.Context, o *v1alpha1.EtcdCluster
 		name, ip := types.NamespacedName{Namespace: pod.Namespace, Name: pod.Name}, pod.Status.PodIP
 		return k.Connect(etcdclient.Config{
 			Host: cluster.PodHost(pod.Name, o.Name, o.Namespace, a.domain), TLS: a.tls, Password: a.password, Former: a.former, SigningKey: a.signingKey,
-			Dial:   func(ctx context.Context) (net.Conn, error) { return k.Dial(ctx, name, ip, etcd.ClientPort) },
+			Dial:   func(ctx context.Context) (net.Conn, error) { return k.Dial(ctx, name, ip, model.ClientPort) },
 			Called: k.Metrics.Caller("etcd"),
 		})
 	})

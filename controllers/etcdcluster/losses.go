@@ -8,11 +8,11 @@ import (
 
 	"github.com/quorate/quorate/api/v1alpha1"
 	"github.com/quorate/quorate/controllers/owned"
-	"github.com/quorate/quorate/internal/cluster/etcd"
+	"github.com/quorate/quorate/internal/cluster/etcd/model"
 )
 
 // findLosses looks for the proof that a node or a volume is gone for good, for the members whose pods do not run.
-func (k *Reconciler) findLosses(ctx context.Context, o *v1alpha1.EtcdCluster, s *etcd.State, pods []corev1.Pod) error {
+func (k *Reconciler) findLosses(ctx context.Context, o *v1alpha1.EtcdCluster, s *model.State, pods []corev1.Pod) error {
 	for i := range pods {
 		if owned.PodReady(&pods[i]) && pods[i].DeletionTimestamp == nil {
 			continue
@@ -22,7 +22,7 @@ func (k *Reconciler) findLosses(ctx context.Context, o *v1alpha1.EtcdCluster, s 
 			return err
 		}
 		s.Pods[i].Gone = gone
-		j := slices.IndexFunc(s.Claims, func(c etcd.Claim) bool { return c.Ordinal == s.Pods[i].Ordinal })
+		j := slices.IndexFunc(s.Claims, func(c model.Claim) bool { return c.Ordinal == s.Pods[i].Ordinal })
 		if j < 0 {
 			continue
 		}

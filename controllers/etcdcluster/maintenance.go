@@ -19,7 +19,10 @@ import (
 	"github.com/quorate/quorate/controllers/owned"
 	"github.com/quorate/quorate/internal/cluster"
 	"github.com/quorate/quorate/internal/cluster/anomaly"
-	"github.com/quorate/quorate/internal/cluster/etcd"
+	"github.com/quorate/quorate/internal/cluster/etcd/anomalies"
+	"github.com/quorate/quorate/internal/cluster/etcd/model"
+	"github.com/quorate/quorate/internal/cluster/etcd/planner"
+	"github.com/quorate/quorate/internal/cluster/etcd/steps"
 	"github.com/quorate/quorate/internal/goroutine"
 	"github.com/quorate/quorate/internal/ttlmap"
 )
@@ -51,15 +54,15 @@ type maintenance struct {
 type clusterMaintenance struct {
 	since time.Time
 	trend anomaly.Trend
-	vigil etcd.Vigil
+	vigil anomalies.Detector
 	// metrics is when those of a member were last asked for, by the UID of its pod.
 	metrics   map[string]time.Time
-	newest    etcd.Sighting
+	newest    model.ObservedRevision
 	compacted time.Time
 	// defragmentations by the UID of the pod.
-	defragmentations map[string]etcd.Defragmentation
-	largest          memo[[]etcd.KeyGroup]
-	hashes           memo[map[string]etcd.Hash]
+	defragmentations map[string]model.Defragmentation
+	largest          memo[[]model.KeyGroup]
+	hashes           memo[map[string]model.Hash]
 }
 
 // memo is an answer that cost much: for which question, and when.
@@ -80,7 +83,7 @@ func (k *Reconciler) SetMaintenance(drain time.Duration, spawn func(f func() err
 }
 
 func newClusterMaintenance() *clusterMaintenance {
-	return &clusterMaintenance{defragmentations: map[string]etcd.Defragmentation{}, metrics: map[string]time.Time{}}
+	return &clusterMaintenance{defragmentations: map[string]model.Defragmentation{}, metrics: map[string]time.Time{}}
 }
 
 // with calls a function on the memory of a cluster.
@@ -115,25 +118,25 @@ func (c *clusterMaintenance) busy() bool {
 // maintain carries out a step of maintenance.
 func (k *Reconciler) maintain(ctx context.Context, o *v1alpha1.EtcdCluster, step cluster.Step) error {
 	switch step := step.(type) {
-	case etcd.DrainMember:
+	case steps.DrainMember:
 		return k.setServing(ctx, o, step.Pod, step.UID, false)
-	case etcd.ServeAgain:
+	case steps.ServeAgain:
 		return k.setServing(ctx, o, step.Pod, step.UID, true)
-	case etcd.Defragment:
+	case steps.Defragment:
 		return k.defragment(ctx, o, step)
-	case etcd.Compact:
+	case steps.Compact:
 		return k.compact(ctx, o, step)
-	case etcd.Disarm:
-		return k.through(ctx, o, step.Pod, func(ctx context.Context, c etcd.Client) error { return c.Disarm(ctx, step.Alarm) })
+	case steps.Disarm:
+		return k.through(ctx, o, step.Pod, func(ctx context.Context, c model.Client) error { return c.Disarm(ctx, step.Alarm) })
 	}
 	return fmt.Errorf("there is no such step as %T", step)
 }
 
 // Renewal has a member serve again that was left out of the client Service when the cluster was paused.
-func (k *Reconciler) Renewal(s etcd.State) cluster.Plan { return etcd.Renewal(s) }
+func (k *Reconciler) Renewal(s model.State) cluster.Plan { return planner.Renewal(s) }
 
-func (k *Reconciler) compact(ctx context.Context, o *v1alpha1.EtcdCluster, step etcd.Compact) error {
-	err := k.through(ctx, o, step.Pod, func(ctx context.Context, c etcd.Client) error { return c.Compact(ctx, step.Revision) })
+func (k *Reconciler) compact(ctx context.Context, o *v1alpha1.EtcdCluster, step steps.Compact) error {
+	err := k.through(ctx, o, step.Pod, func(ctx context.Context, c model.Client) error { return c.Compact(ctx, step.Revision) })
 	if err == nil {
 		k.maintenance.with(o.UID, k.Now(), func(u *clusterMaintenance) { u.compacted = k.Now() })
 	}
@@ -156,9 +159,9 @@ func (k *Reconciler) setServing(ctx context.Context, o *v1alpha1.EtcdCluster, na
 
 // defragment begins a defragmentation and does not wait for its end, which may take minutes: other clusters must not wait for
 // it. If the operator ends meanwhile, the member goes on, and another operator finds it defragmented.
-func (k *Reconciler) defragment(ctx context.Context, o *v1alpha1.EtcdCluster, step etcd.Defragment) error {
+func (k *Reconciler) defragment(ctx context.Context, o *v1alpha1.EtcdCluster, step steps.Defragment) error {
 	// The client stays open until the defragmentation ends, not only until the pass does.
-	longest := k.maintenance.drain + etcd.DefragmentationLimit(step.Size) + 2*ActTimeout
+	longest := k.maintenance.drain + steps.DefragmentationLimit(step.Size) + 2*ActTimeout
 	background, release := context.WithTimeout(context.WithoutCancel(ctx), longest)
 	pod, c, err := k.member(background, o, step.Pod)
 	if err != nil {
@@ -168,7 +171,7 @@ func (k *Reconciler) defragment(ctx context.Context, o *v1alpha1.EtcdCluster, st
 	uid, begun := string(pod.UID), false
 	k.maintenance.with(o.UID, k.Now(), func(u *clusterMaintenance) {
 		if begun = !u.busy(); begun {
-			u.defragmentations[uid] = etcd.Defragmentation{Begin: k.Now(), Before: step.Size}
+			u.defragmentations[uid] = model.Defragmentation{Begin: k.Now(), Before: step.Size}
 		}
 	})
 	if !begun {
@@ -179,7 +182,7 @@ func (k *Reconciler) defragment(ctx context.Context, o *v1alpha1.EtcdCluster, st
 	if pod.Labels[v1alpha1.LabelServing] == "true" {
 		drain = 0 // It is the only member, and its clients have nowhere to go.
 	}
-	d := etcd.Defragmentation{Before: step.Size}
+	d := model.Defragmentation{Before: step.Size}
 	k.maintenance.spawn(func() error { return k.waitFor(background, c, step, drain, &d) }, func(err error) {
 		defer release()
 		if d.Err = err; d.End.IsZero() { // It has panicked.
@@ -193,8 +196,8 @@ func (k *Reconciler) defragment(ctx context.Context, o *v1alpha1.EtcdCluster, st
 }
 
 // waitFor defragments a member and measures how long it takes, from when clients stay away.
-func (k *Reconciler) waitFor(ctx context.Context, c etcd.Client, step etcd.Defragment, drain time.Duration, d *etcd.Defragmentation) error {
-	limit := etcd.DefragmentationLimit(step.Size)
+func (k *Reconciler) waitFor(ctx context.Context, c model.Client, step steps.Defragment, drain time.Duration, d *model.Defragmentation) error {
+	limit := steps.DefragmentationLimit(step.Size)
 	ctx, cancel := context.WithTimeoutCause(ctx, drain+limit, fmt.Errorf("it did not end within %s", limit))
 	defer cancel()
 	select {
@@ -215,47 +218,47 @@ func (k *Reconciler) waitFor(ctx context.Context, c etcd.Client, step etcd.Defra
 }
 
 // recall adds to a state what is remembered of its databases.
-func (k *Reconciler) recall(o *v1alpha1.EtcdCluster, s *etcd.State) {
-	s.Upkeep.Elsewhere = k.maintenance.elsewhere(o.UID)
+func (k *Reconciler) recall(o *v1alpha1.EtcdCluster, s *model.State) {
+	s.Maintenance.Elsewhere = k.maintenance.elsewhere(o.UID)
 	k.maintenance.with(o.UID, s.Now, func(u *clusterMaintenance) {
 		if u.since.IsZero() {
 			u.since = s.Now
 		}
-		s.Upkeep.Since, s.Upkeep.LastCompaction = u.since, u.compacted
-		known := map[string]etcd.Defragmentation{}
+		s.Maintenance.Since, s.Maintenance.LastCompaction = u.since, u.compacted
+		known := map[string]model.Defragmentation{}
 		inUse := int64(0)
 		for i := range s.Pods {
 			p := &s.Pods[i]
 			if d, ok := u.defragmentations[p.UID]; ok {
 				known[p.UID], p.Defragmentation = d, &d
 			}
-			if p.View != nil {
-				inUse = max(inUse, p.View.DBInUse)
+			if p.Status != nil {
+				inUse = max(inUse, p.Status.DBInUse)
 			}
-			if p.View != nil && p.View.Leader != 0 {
-				u.newest = etcd.Sighting{Revision: p.View.Revision, At: s.Now}
+			if p.Status != nil && p.Status.Leader != 0 {
+				u.newest = model.ObservedRevision{Revision: p.Status.Revision, At: s.Now}
 			}
 		}
-		u.defragmentations, s.Upkeep.Newest = known, u.newest
+		u.defragmentations, s.Maintenance.Newest = known, u.newest
 		if inUse > 0 {
-			s.Upkeep.Forecast = u.trend.Next(s.Now, inUse, s.Want.Maintenance.Quota)
+			s.Maintenance.Forecast = u.trend.Next(s.Now, inUse, s.Want.Maintenance.Quota)
 		}
 	})
 }
 
 // examine asks what is of use with an alarm only.
-func (k *Reconciler) examine(ctx context.Context, o *v1alpha1.EtcdCluster, s *etcd.State, speaker etcd.Client, clients map[string]etcd.Client) {
+func (k *Reconciler) examine(ctx context.Context, o *v1alpha1.EtcdCluster, s *model.State, speaker model.Client, clients map[string]model.Client) {
 	for _, p := range s.Pods {
-		if p.View == nil {
+		if p.Status == nil {
 			continue
 		}
-		for _, a := range p.View.Alarms {
-			if a.Type != etcd.AlarmNoSpace {
+		for _, a := range p.Status.Alarms {
+			if a.Type != model.AlarmNoSpace {
 				k.compareHashes(ctx, o, s, clients)
 				return
 			}
 		}
-		if len(p.View.Alarms) > 0 {
+		if len(p.Status.Alarms) > 0 {
 			k.examineSpace(ctx, o, s, speaker)
 			return
 		}
@@ -264,13 +267,13 @@ func (k *Reconciler) examine(ctx context.Context, o *v1alpha1.EtcdCluster, s *et
 
 // examineSpace asks for what decides how a full database is cured, and for what a human would want to know. What cannot be
 // read stays unknown.
-func (k *Reconciler) examineSpace(ctx context.Context, o *v1alpha1.EtcdCluster, s *etcd.State, c etcd.Client) {
+func (k *Reconciler) examineSpace(ctx context.Context, o *v1alpha1.EtcdCluster, s *model.State, c model.Client) {
 	short, cancel := context.WithTimeoutCause(ctx, quorumTimeout, errors.New("the quorum did not answer in time"))
 	defer cancel()
 	if compacted, err := c.Compacted(short); err == nil {
-		s.Upkeep.Compacted = &compacted
+		s.Maintenance.Compacted = &compacted
 	}
-	var known memo[[]etcd.KeyGroup]
+	var known memo[[]model.KeyGroup]
 	k.maintenance.with(o.UID, s.Now, func(u *clusterMaintenance) { known = u.largest })
 	if known.at.IsZero() || s.Now.Sub(known.at) >= largestEvery {
 		long, cancel := context.WithTimeoutCause(ctx, largestTimeout, errors.New("too many keys to look at"))
@@ -279,24 +282,24 @@ func (k *Reconciler) examineSpace(ctx context.Context, o *v1alpha1.EtcdCluster, 
 		known.at = s.Now
 		k.maintenance.with(o.UID, s.Now, func(u *clusterMaintenance) { u.largest = known })
 	}
-	s.Upkeep.Largest = known.answer
+	s.Maintenance.Largest = known.answer
 }
 
 // compareHashes finds out which members have the same data. With the alarm raised no member takes writes, so that one answer
 // for the same members at the same revision is as good as another.
-func (k *Reconciler) compareHashes(ctx context.Context, o *v1alpha1.EtcdCluster, s *etcd.State, clients map[string]etcd.Client) {
+func (k *Reconciler) compareHashes(ctx context.Context, o *v1alpha1.EtcdCluster, s *model.State, clients map[string]model.Client) {
 	revision, question := int64(0), ""
 	for _, p := range s.Pods {
-		if tellsHash(p) && (revision == 0 || p.View.Revision < revision) {
-			revision = p.View.Revision
+		if tellsHash(p) && (revision == 0 || p.Status.Revision < revision) {
+			revision = p.Status.Revision
 		}
 		question += fmt.Sprint(p.UID, p.Started, tellsHash(p), " ")
 	}
 	question += fmt.Sprint(revision)
-	var known memo[map[string]etcd.Hash]
+	var known memo[map[string]model.Hash]
 	k.maintenance.with(o.UID, s.Now, func(u *clusterMaintenance) { known = u.hashes })
 	if known.of != question || s.Now.Sub(known.at) >= hashEvery {
-		known = memo[map[string]etcd.Hash]{of: question, at: s.Now, answer: hashAll(ctx, s.Pods, clients, revision)}
+		known = memo[map[string]model.Hash]{of: question, at: s.Now, answer: hashAll(ctx, s.Pods, clients, revision)}
 		k.maintenance.with(o.UID, s.Now, func(u *clusterMaintenance) { u.hashes = known })
 	}
 	for i := range s.Pods {
@@ -304,19 +307,19 @@ func (k *Reconciler) compareHashes(ctx context.Context, o *v1alpha1.EtcdCluster,
 			s.Pods[i].Hash = &h
 		}
 	}
-	etcd.Compare(s)
+	planner.Compare(s)
 }
 
 // tellsHash reports whether a member answers and has a vote: a learner tells no hash.
-func tellsHash(p etcd.Pod) bool { return p.View != nil && !p.View.Learner }
+func tellsHash(p model.Pod) bool { return p.Status != nil && !p.Status.Learner }
 
 // hashAll asks all of them at once.
-func hashAll(ctx context.Context, pods []etcd.Pod, clients map[string]etcd.Client, revision int64) map[string]etcd.Hash {
+func hashAll(ctx context.Context, pods []model.Pod, clients map[string]model.Client, revision int64) map[string]model.Hash {
 	ctx, cancel := context.WithTimeoutCause(ctx, hashTimeout, errors.New("the database could not be read in time"))
 	defer cancel()
 	var (
 		mu  sync.Mutex
-		out = map[string]etcd.Hash{}
+		out = map[string]model.Hash{}
 	)
 	_ = goroutine.Each(len(pods), func(i int) error { // A hash that is missing is unknown, and said to be.
 		p := pods[i]

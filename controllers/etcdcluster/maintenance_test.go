@@ -13,7 +13,7 @@ import (
 
 	"github.com/quorate/quorate/api/v1alpha1"
 	"github.com/quorate/quorate/internal/cluster"
-	"github.com/quorate/quorate/internal/cluster/etcd"
+	"github.com/quorate/quorate/internal/cluster/etcd/model"
 	"github.com/quorate/quorate/test/controllersim"
 )
 
@@ -97,7 +97,7 @@ func TestWorkElsewhereIsCounted(t *testing.T) {
 	u, now := newMaintenance(0, nil), time.Date(2026, 5, 1, 0, 0, 0, 0, time.UTC)
 	for i, end := range []time.Time{{}, {}, now} {
 		u.with(types.UID(fmt.Sprint(i)), now, func(c *clusterMaintenance) {
-			c.defragmentations["pod"] = etcd.Defragmentation{Begin: now, End: end}
+			c.defragmentations["pod"] = model.Defragmentation{Begin: now, End: end}
 		})
 	}
 	if a, b := u.elsewhere("0"), u.elsewhere("2"); a != 1 || b != 2 {

@@ -12,14 +12,15 @@ import (
 
 	"github.com/quorate/quorate/api/v1alpha1"
 	"github.com/quorate/quorate/internal/cluster"
-	"github.com/quorate/quorate/internal/cluster/etcd"
 	"github.com/quorate/quorate/internal/cluster/etcd/etcdclient"
+	"github.com/quorate/quorate/internal/cluster/etcd/model"
+	"github.com/quorate/quorate/internal/cluster/etcd/planner"
 	"github.com/quorate/quorate/internal/goroutine"
 )
 
 // askMembers asks every running member about itself, and one that has a leader about the cluster. What does not
 // answer stays unknown.
-func (k *Reconciler) askMembers(ctx context.Context, o *v1alpha1.EtcdCluster, s *etcd.State, pods []corev1.Pod) error {
+func (k *Reconciler) askMembers(ctx context.Context, o *v1alpha1.EtcdCluster, s *model.State, pods []corev1.Pod) error {
 	a, err := k.Credentials(ctx, o)
 	if err != nil {
 		return err
@@ -28,7 +29,7 @@ func (k *Reconciler) askMembers(ctx context.Context, o *v1alpha1.EtcdCluster, s 
 	if a.former != "" {
 		s.Want.NewPassword, s.Want.PasswordSecret = true, cluster.AuthSecret(o.Name)
 	}
-	clients, due := map[string]etcd.Client{}, k.vitalsDue(o, s)
+	clients, due := map[string]model.Client{}, k.vitalsDue(o, s)
 	for i := range pods {
 		if Running(&pods[i]) {
 			clients[pods[i].Name] = k.MemberClientOf(ctx, o, a, &pods[i])
@@ -40,11 +41,11 @@ func (k *Reconciler) askMembers(ctx context.Context, o *v1alpha1.EtcdCluster, s 
 	k.recall(o, s)
 	defer k.watch(o, s)
 	if wrongPassword(s.Pods) {
-		s.Auth = &etcd.Auth{Enabled: true}
+		s.Auth = &model.Auth{Enabled: true}
 		return nil
 	}
 	follow := leaderFirst(s.Pods)
-	if s.VersionMoves() {
+	if planner.VersionMoves(*s) {
 		s.ClusterVersion = agreedVersion(ctx, s.Pods, clients)
 	}
 	for _, p := range follow {
@@ -57,7 +58,7 @@ func (k *Reconciler) askMembers(ctx context.Context, o *v1alpha1.EtcdCluster, s 
 }
 
 // askAll asks all members about themselves at the same time.
-func (k *Reconciler) askAll(ctx context.Context, pods []etcd.Pod, clients map[string]etcd.Client, due map[string]bool, timeout time.Duration) {
+func (k *Reconciler) askAll(ctx context.Context, pods []model.Pod, clients map[string]model.Client, due map[string]bool, timeout time.Duration) {
 	errs := goroutine.Each(len(pods), func(i int) error {
 		if c := clients[pods[i].Name]; c != nil {
 			return k.askStatus(ctx, c, &pods[i], due[pods[i].UID], timeout)
@@ -66,19 +67,19 @@ func (k *Reconciler) askAll(ctx context.Context, pods []etcd.Pod, clients map[st
 	})
 	for i, err := range errs {
 		if err != nil {
-			pods[i].View, pods[i].Unreachable = nil, err
+			pods[i].Status, pods[i].Unreachable = nil, err
 		}
 	}
 }
 
 // allSlow tells whether no member has answered, and one did not in time that the kubelet finds ready.
-func allSlow(pods []etcd.Pod) bool {
-	return !slices.ContainsFunc(pods, func(p etcd.Pod) bool { return p.View != nil }) &&
-		slices.ContainsFunc(pods, func(p etcd.Pod) bool { return p.Ready && p.Unreachable != nil && p.Took > 0 })
+func allSlow(pods []model.Pod) bool {
+	return !slices.ContainsFunc(pods, func(p model.Pod) bool { return p.Status != nil }) &&
+		slices.ContainsFunc(pods, func(p model.Pod) bool { return p.Ready && p.Unreachable != nil && p.Took > 0 })
 }
 
 // askStatus asks a member about itself and, if they are wanted, for its metrics. Those may stay unknown.
-func (k *Reconciler) askStatus(ctx context.Context, c etcd.Client, p *etcd.Pod, vitals bool, timeout time.Duration) error {
+func (k *Reconciler) askStatus(ctx context.Context, c model.Client, p *model.Pod, vitals bool, timeout time.Duration) error {
 	short, cancel := context.WithTimeoutCause(ctx, timeout, errors.New("it did not answer in time"))
 	defer cancel()
 	began := k.Now()
@@ -89,7 +90,7 @@ func (k *Reconciler) askStatus(ctx context.Context, c etcd.Client, p *etcd.Pod, 
 	if err != nil {
 		return err
 	}
-	p.View, p.Unreachable = &v, nil
+	p.Status, p.Unreachable = &v, nil
 	if vitals {
 		k.askVitals(ctx, c, p)
 	}
@@ -98,10 +99,10 @@ func (k *Reconciler) askStatus(ctx context.Context, c etcd.Client, p *etcd.Pod, 
 
 // agreedVersion is the version that the members have agreed on, by the first that tells it: one that follows a leader, or else any, which
 // needs no quorum for it. One without a leader may be behind, and never ahead: what it has applied is settled.
-func agreedVersion(ctx context.Context, pods []etcd.Pod, clients map[string]etcd.Client) (v etcd.Version) {
-	leaderless := slices.DeleteFunc(slices.Clone(pods), func(p etcd.Pod) bool { return p.View == nil || p.View.Leader != 0 })
+func agreedVersion(ctx context.Context, pods []model.Pod, clients map[string]model.Client) (v model.Version) {
+	leaderless := slices.DeleteFunc(slices.Clone(pods), func(p model.Pod) bool { return p.Status == nil || p.Status.Leader != 0 })
 	for _, p := range slices.Concat(leaderFirst(pods), leaderless) {
-		if v = askVersion(ctx, clients[p.Name]); v != (etcd.Version{}) {
+		if v = askVersion(ctx, clients[p.Name]); v != (model.Version{}) {
 			break
 		}
 	}
@@ -109,36 +110,36 @@ func agreedVersion(ctx context.Context, pods []etcd.Pod, clients map[string]etcd
 }
 
 // askVersion asks for the version that the members have agreed on, zero when there is no answer.
-func askVersion(ctx context.Context, c etcd.Client) etcd.Version {
+func askVersion(ctx context.Context, c model.Client) model.Version {
 	ctx, cancel := context.WithTimeoutCause(ctx, statusTimeout, errors.New("it did not answer in time"))
 	defer cancel()
 	v, err := c.ClusterVersion(ctx)
 	if err != nil {
-		return etcd.Version{}
+		return model.Version{}
 	}
 	return v
 }
 
 // wrongPassword reports whether no member answers that has a vote, and one does not because of the password.
-func wrongPassword(pods []etcd.Pod) bool {
+func wrongPassword(pods []model.Pod) bool {
 	found := false
 	for _, p := range pods {
-		if p.View != nil && !p.View.Learner {
+		if p.Status != nil && !p.Status.Learner {
 			return false
 		}
-		found = found || errors.Is(p.Unreachable, etcd.ErrPassword)
+		found = found || errors.Is(p.Unreachable, model.ErrPassword)
 	}
 	return found
 }
 
 // leaderFirst returns the pods whose member follows a leader, the leader's own first.
-func leaderFirst(pods []etcd.Pod) []etcd.Pod {
-	var out []etcd.Pod
+func leaderFirst(pods []model.Pod) []model.Pod {
+	var out []model.Pod
 	for _, p := range pods {
 		switch {
-		case p.View == nil || p.View.Leader == 0:
-		case p.View.Leader == p.View.MemberID:
-			out = append([]etcd.Pod{p}, out...)
+		case p.Status == nil || p.Status.Leader == 0:
+		case p.Status.Leader == p.Status.MemberID:
+			out = append([]model.Pod{p}, out...)
 		default:
 			out = append(out, p)
 		}
@@ -148,7 +149,7 @@ func leaderFirst(pods []etcd.Pod) []etcd.Pod {
 
 // askCluster reads the member list through the quorum, and the state of authentication. It reports whether the list
 // could be read.
-func (k *Reconciler) askCluster(ctx context.Context, o *v1alpha1.EtcdCluster, s *etcd.State, c etcd.Client, password string) bool {
+func (k *Reconciler) askCluster(ctx context.Context, o *v1alpha1.EtcdCluster, s *model.State, c model.Client, password string) bool {
 	ctx, cancel := context.WithTimeoutCause(ctx, quorumTimeout, errors.New("the quorum did not answer in time"))
 	defer cancel()
 	members, err := c.Members(ctx)
@@ -156,8 +157,8 @@ func (k *Reconciler) askCluster(ctx context.Context, o *v1alpha1.EtcdCluster, s 
 		return false
 	}
 	s.Members = members
-	slices.SortStableFunc(s.Members, func(a, b etcd.Member) int { return s.Ordinal(a) - s.Ordinal(b) })
-	asWanted := etcd.Auth{Enabled: s.Want.Auth, PasswordWorks: s.Want.Auth}
+	slices.SortStableFunc(s.Members, func(a, b model.Member) int { return s.Ordinal(a) - s.Ordinal(b) })
+	asWanted := model.Auth{Enabled: s.Want.Auth, PasswordWorks: s.Want.Auth}
 	if k.trusts(o.UID, password) {
 		s.Auth = &asWanted
 		return true

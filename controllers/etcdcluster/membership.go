@@ -15,7 +15,9 @@ import (
 	"github.com/quorate/quorate/api/v1alpha1"
 	"github.com/quorate/quorate/controllers/owned"
 	"github.com/quorate/quorate/internal/cluster"
-	"github.com/quorate/quorate/internal/cluster/etcd"
+	"github.com/quorate/quorate/internal/cluster/etcd/model"
+	"github.com/quorate/quorate/internal/cluster/etcd/planner"
+	"github.com/quorate/quorate/internal/cluster/etcd/steps"
 )
 
 // A member that is replaced or removed leaves a disk that no other member may start from.
@@ -28,40 +30,40 @@ import (
 // change carries out the steps that change the members or what they run.
 func (k *Reconciler) change(ctx context.Context, o *v1alpha1.EtcdCluster, step cluster.Step) error {
 	switch step := step.(type) {
-	case etcd.Resize:
+	case steps.Resize:
 		return k.resize(ctx, o, step)
-	case etcd.AddLearner:
-		return k.reconfigure(ctx, o, step.Via, func(ctx context.Context, c etcd.Client) error { return c.AddLearner(ctx, step.URL) })
-	case etcd.Promote:
-		return k.reconfigure(ctx, o, step.Via, func(ctx context.Context, c etcd.Client) error { return c.Promote(ctx, step.ID) })
-	case etcd.RemoveMember:
+	case steps.AddLearner:
+		return k.reconfigure(ctx, o, step.Via, func(ctx context.Context, c model.Client) error { return c.AddLearner(ctx, step.URL) })
+	case steps.Promote:
+		return k.reconfigure(ctx, o, step.Via, func(ctx context.Context, c model.Client) error { return c.Promote(ctx, step.ID) })
+	case steps.RemoveMember:
 		return k.removeMember(ctx, o, step)
-	case etcd.SetTransport:
+	case steps.SetTransport:
 		return k.setTransport(ctx, o, step)
-	case etcd.UpdatePeer:
-		return k.reconfigure(ctx, o, step.Via, func(ctx context.Context, c etcd.Client) error { return c.UpdatePeer(ctx, step.ID, step.URL) })
-	case etcd.SetVersion:
+	case steps.UpdatePeer:
+		return k.reconfigure(ctx, o, step.Via, func(ctx context.Context, c model.Client) error { return c.UpdatePeer(ctx, step.ID, step.URL) })
+	case steps.SetVersion:
 		return k.setVersion(ctx, o, step)
-	case etcd.Edit:
+	case steps.Edit:
 		return k.note(ctx, o, step.Edit)
-	case etcd.TakeSnapshot:
+	case steps.TakeSnapshot:
 		return k.takeSnapshot(ctx, o, step)
-	case etcd.DropBackup:
+	case steps.DropBackup:
 		return k.DeleteBackup(ctx, o, step.Name, step.UID)
-	case etcd.Downgrade:
-		return k.through(ctx, o, step.Via, func(ctx context.Context, c etcd.Client) error { return c.Downgrade(ctx, step.To) })
-	case etcd.CancelDowngrade:
-		return k.through(ctx, o, step.Via, func(ctx context.Context, c etcd.Client) error { return c.CancelDowngrade(ctx) })
-	case etcd.RemakeSet:
+	case steps.Downgrade:
+		return k.through(ctx, o, step.Via, func(ctx context.Context, c model.Client) error { return c.Downgrade(ctx, step.To) })
+	case steps.CancelDowngrade:
+		return k.through(ctx, o, step.Via, func(ctx context.Context, c model.Client) error { return c.CancelDowngrade(ctx) })
+	case steps.RemakeSet:
 		return k.remakeSet(ctx, o, step)
-	case etcd.ExpandClaim:
+	case steps.ExpandClaim:
 		return k.expandClaim(ctx, o, step)
 	}
 	return k.maintain(ctx, o, step)
 }
 
 // resize changes the members that the record has, if it still has those that were decided on.
-func (k *Reconciler) resize(ctx context.Context, o *v1alpha1.EtcdCluster, step etcd.Resize) error {
+func (k *Reconciler) resize(ctx context.Context, o *v1alpha1.EtcdCluster, step steps.Resize) error {
 	b, err := k.Blueprint(ctx, o)
 	if err != nil {
 		return err
@@ -69,11 +71,11 @@ func (k *Reconciler) resize(ctx context.Context, o *v1alpha1.EtcdCluster, step e
 	if len(b.Record.Members) != step.From {
 		return configMoved
 	}
-	return k.note(ctx, o, func(r *etcd.Record) { r.Members = b.Peers()[:step.To] })
+	return k.note(ctx, o, func(r *model.Record) { r.Members = b.Peers()[:step.To] })
 }
 
 // setVersion changes the version that pods are made with, if it still is the one that was decided on.
-func (k *Reconciler) setVersion(ctx context.Context, o *v1alpha1.EtcdCluster, step etcd.SetVersion) error {
+func (k *Reconciler) setVersion(ctx context.Context, o *v1alpha1.EtcdCluster, step steps.SetVersion) error {
 	seen, err := k.Record(ctx, o)
 	if err != nil {
 		return err
@@ -81,11 +83,11 @@ func (k *Reconciler) setVersion(ctx context.Context, o *v1alpha1.EtcdCluster, st
 	if seen.Version != step.From {
 		return configMoved
 	}
-	return k.note(ctx, o, func(r *etcd.Record) { *r = r.With(step.To) })
+	return k.note(ctx, o, func(r *model.Record) { *r = r.With(step.To) })
 }
 
 // note changes the record, if it still is the one that was decided on.
-func (k *Reconciler) note(ctx context.Context, o *v1alpha1.EtcdCluster, change func(*etcd.Record)) error {
+func (k *Reconciler) note(ctx context.Context, o *v1alpha1.EtcdCluster, change func(*model.Record)) error {
 	live, record, err := k.unmoved(ctx, o)
 	if err != nil {
 		return err
@@ -100,7 +102,7 @@ func (k *Reconciler) note(ctx context.Context, o *v1alpha1.EtcdCluster, change f
 
 // unmoved reads what a change of the members was decided on past the cache, and holds when it has changed since: the record, and
 // the specification, which may ask for the opposite by now.
-func (k *Reconciler) unmoved(ctx context.Context, o *v1alpha1.EtcdCluster) (*corev1.ConfigMap, etcd.Record, error) {
+func (k *Reconciler) unmoved(ctx context.Context, o *v1alpha1.EtcdCluster) (*corev1.ConfigMap, model.Record, error) {
 	seen, err := k.Record(ctx, o)
 	if err != nil {
 		return nil, seen, err
@@ -126,14 +128,14 @@ func (k *Reconciler) unmoved(ctx context.Context, o *v1alpha1.EtcdCluster) (*cor
 }
 
 // removeMember takes a member out, if its pod and claim still are those that were decided on: what was known of others says nothing of them.
-func (k *Reconciler) removeMember(ctx context.Context, o *v1alpha1.EtcdCluster, step etcd.RemoveMember) error {
+func (k *Reconciler) removeMember(ctx context.Context, o *v1alpha1.EtcdCluster, step steps.RemoveMember) error {
 	if err := k.sameObject(ctx, o, corev1.SchemeGroupVersion.WithKind("Pod"), step.Name, step.Pod); err != nil {
 		return err
 	}
 	if err := k.sameObject(ctx, o, corev1.SchemeGroupVersion.WithKind("PersistentVolumeClaim"), cluster.VolumeData+"-"+step.Name, step.Claim); err != nil {
 		return err
 	}
-	return k.reconfigure(ctx, o, step.Via, func(ctx context.Context, c etcd.Client) error { return c.RemoveMember(ctx, step.ID) })
+	return k.reconfigure(ctx, o, step.Via, func(ctx context.Context, c model.Client) error { return c.RemoveMember(ctx, step.ID) })
 }
 
 // sameObject reads past the cache whether an object is the one that was seen, if one was.
@@ -155,22 +157,22 @@ func (k *Reconciler) sameObject(ctx context.Context, o *v1alpha1.EtcdCluster, ki
 
 // reconfigure changes the members of the quorum. What etcd does not allow at the moment is waited for.
 func (k *Reconciler) reconfigure(
-	ctx context.Context, o *v1alpha1.EtcdCluster, via string, change func(context.Context, etcd.Client) error,
+	ctx context.Context, o *v1alpha1.EtcdCluster, via string, change func(context.Context, model.Client) error,
 ) error {
 	if _, _, err := k.unmoved(ctx, o); err != nil {
 		return err
 	}
 	err := k.through(ctx, o, via, change)
 	switch {
-	case errors.Is(err, etcd.ErrNotInSync):
-		return cluster.Hold{Reason: etcd.ReasonCatchingUp, Message: "a learner has not caught up with the leader yet"}
-	case errors.Is(err, etcd.ErrNotNow):
-		return cluster.Hold{Reason: etcd.ReasonJoining, Message: "etcd changes its members only after all have been connected for five seconds"}
+	case errors.Is(err, model.ErrNotInSync):
+		return cluster.Hold{Reason: planner.ReasonCatchingUp, Message: "a learner has not caught up with the leader yet"}
+	case errors.Is(err, model.ErrNotNow):
+		return cluster.Hold{Reason: planner.ReasonJoining, Message: "etcd changes its members only after all have been connected for five seconds"}
 	}
 	return err
 }
 
-func (k *Reconciler) deleteClaim(ctx context.Context, o *v1alpha1.EtcdCluster, step etcd.DeleteClaim) error {
+func (k *Reconciler) deleteClaim(ctx context.Context, o *v1alpha1.EtcdCluster, step steps.DeleteClaim) error {
 	if _, _, err := k.unmoved(ctx, o); err != nil {
 		return err
 	}

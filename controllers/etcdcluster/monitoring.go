@@ -5,7 +5,7 @@ import (
 
 	"github.com/quorate/quorate/api/v1alpha1"
 	"github.com/quorate/quorate/internal/cluster"
-	"github.com/quorate/quorate/internal/cluster/etcd"
+	"github.com/quorate/quorate/internal/cluster/etcd/manifests"
 )
 
 // ensureMonitoring brings the PodMonitor of the members into place, once there is the Secret that it names.
@@ -30,5 +30,5 @@ func (k *Reconciler) ensureMonitoring(ctx context.Context, o *v1alpha1.EtcdClust
 			return cluster.Hold{Reason: v1alpha1.ReasonMonitoringPending, Message: "the PodMonitor is made when clients are let in"}
 		}
 	}
-	return k.EnsurePodMonitor(ctx, o, etcd.PodMonitor(o, owner, reach), wanted)
+	return k.EnsurePodMonitor(ctx, o, manifests.PodMonitor(o, owner, reach), wanted)
 }

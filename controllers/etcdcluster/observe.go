@@ -16,61 +16,62 @@ import (
 	"github.com/quorate/quorate/controllers/owned"
 	"github.com/quorate/quorate/controllers/restore"
 	"github.com/quorate/quorate/internal/cluster"
-	"github.com/quorate/quorate/internal/cluster/etcd"
+	"github.com/quorate/quorate/internal/cluster/etcd/manifests"
+	"github.com/quorate/quorate/internal/cluster/etcd/model"
 )
 
 // Observe reads the state of a cluster: its objects from the cache, and from the members what they say themselves.
-func (k *Reconciler) Observe(ctx context.Context, o *v1alpha1.EtcdCluster) (etcd.State, error) {
+func (k *Reconciler) Observe(ctx context.Context, o *v1alpha1.EtcdCluster) (model.State, error) {
 	b, err := k.Blueprint(ctx, o)
 	if err != nil {
-		return etcd.State{}, err
+		return model.State{}, err
 	}
 	set, err := k.StatefulSet(ctx, o)
 	if err != nil {
-		return etcd.State{}, err
+		return model.State{}, err
 	}
 	report, err := k.observeCertificates(ctx, o, &b, set)
 	if err != nil {
-		return etcd.State{}, err
+		return model.State{}, err
 	}
 	want, err := k.want(o, b)
 	if err != nil {
-		return etcd.State{}, err
+		return model.State{}, err
 	}
-	s := etcd.State{Want: want, Certificates: report, Now: k.Now(), Monitoring: k.MonitoringCondition(o, o.Spec.Monitoring != nil, nil)}
+	s := model.State{Want: want, Certificates: report, Now: k.Now(), Monitoring: k.MonitoringCondition(o, o.Spec.Monitoring != nil, nil)}
 	if s.BackupHealth, err = k.BackupHealth(ctx, o, v1alpha1.KindEtcdCluster); err != nil {
-		return etcd.State{}, err
+		return model.State{}, err
 	}
 	if len(b.Record.Members) > 0 {
 		s.Record = &b.Record
-		s.Want.Anew, err = k.anew(ctx, o, b.Record)
+		s.Want.RestoreInPlace, err = k.anew(ctx, o, b.Record)
 	} else {
 		s.Want.Restore, err = restore.Request(ctx, k.Client, o, etcdBootstrap(o))
 	}
 	if err != nil {
-		return etcd.State{}, err
+		return model.State{}, err
 	}
 	pods, err := k.observeObjects(ctx, o, set, &s)
 	if err != nil {
-		return etcd.State{}, err
+		return model.State{}, err
 	}
 	if len(pods) == 0 || s.Record == nil || s.Record.Hibernated {
 		return s, nil
 	}
 	if err := k.observeBackups(ctx, o, &s); err != nil {
-		return etcd.State{}, err
+		return model.State{}, err
 	}
 	return s, k.askMembers(ctx, o, &s, pods)
 }
 
 // observeObjects fills in what Kubernetes knows, and returns the pods.
 func (k *Reconciler) observeObjects(
-	ctx context.Context, o *v1alpha1.EtcdCluster, set *appsv1.StatefulSet, s *etcd.State,
+	ctx context.Context, o *v1alpha1.EtcdCluster, set *appsv1.StatefulSet, s *model.State,
 ) (pods []corev1.Pod, err error) {
 	now := k.Now()
 	if set != nil {
-		made, _ := etcd.ParseVersion(set.Spec.Template.Annotations[v1alpha1.AnnotationVersion]) // Or it does not say.
-		s.Set = &etcd.Set{
+		made, _ := model.ParseVersion(set.Spec.Template.Annotations[v1alpha1.AnnotationVersion]) // Or it does not say.
+		s.Set = &model.Set{
 			UID: string(set.UID), Age: now.Sub(set.CreationTimestamp.Time), Overdue: owned.Overdue(set, now), Storage: storageState(storage(o.Spec.Storage, set)),
 			Replicas: int(ptr.Deref(set.Spec.Replicas, 1)), Version: made, KeepsClaims: keepsClaims(set),
 		}
@@ -98,26 +99,26 @@ func (k *Reconciler) observeObjects(
 	return pods, k.findLosses(ctx, o, s, pods)
 }
 
-func (k *Reconciler) want(o *v1alpha1.EtcdCluster, b etcd.Blueprint) (etcd.Want, error) {
+func (k *Reconciler) want(o *v1alpha1.EtcdCluster, b manifests.Builder) (model.Want, error) {
 	hash, err := b.TemplateHash()
 	if err != nil {
-		return etcd.Want{}, err
+		return model.Want{}, err
 	}
 	policy, err := b.Policy()
 	if err != nil {
-		return etcd.Want{}, err
+		return model.Want{}, err
 	}
-	settings := etcd.SettingsOf(b.Cluster.Spec)
+	settings := model.SettingsOf(b.Cluster.Spec)
 	settings.Version = b.Version.String()
 	made, err := settings.Encode()
 	if err != nil {
-		return etcd.Want{}, err
+		return model.Want{}, err
 	}
 	secret := o.Spec.Auth.Secret()
 	if secret == "" {
 		secret = cluster.AuthSecret(o.Name)
 	}
-	return etcd.Want{
+	return model.Want{
 		Name:            o.Name,
 		Namespace:       o.Namespace,
 		Size:            int(o.Spec.Size),
@@ -153,7 +154,7 @@ func oldRevision(p *corev1.Pod, set *appsv1.StatefulSet) bool {
 // Pods returns the pods of the StatefulSet of o, all that carry its labels if set is nil.
 func (k *Reconciler) Pods(ctx context.Context, o *v1alpha1.EtcdCluster, set *appsv1.StatefulSet) ([]corev1.Pod, error) {
 	var list corev1.PodList
-	if err := k.List(ctx, &list, client.InNamespace(o.Namespace), client.MatchingLabels(etcd.Selector(o.Name))); err != nil {
+	if err := k.List(ctx, &list, client.InNamespace(o.Namespace), client.MatchingLabels(manifests.Selector(o.Name))); err != nil {
 		return nil, fmt.Errorf("list pods: %w", err)
 	}
 	var sets []appsv1.StatefulSet

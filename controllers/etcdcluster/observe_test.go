@@ -11,22 +11,22 @@ import (
 	"github.com/quorate/quorate/api/v1alpha1"
 	"github.com/quorate/quorate/controllers/owned"
 	"github.com/quorate/quorate/internal/cluster"
-	"github.com/quorate/quorate/internal/cluster/etcd"
+	"github.com/quorate/quorate/internal/cluster/etcd/model"
 	"github.com/quorate/quorate/test/controllersim"
 )
 
 // busyMember takes its time to let somebody in.
 type busyMember struct {
-	etcd.Client // Nothing else is asked.
-	takes       time.Duration
+	model.Client // Nothing else is asked.
+	takes        time.Duration
 }
 
-func (m busyMember) Status(ctx context.Context) (etcd.View, error) {
+func (m busyMember) Status(ctx context.Context) (model.Status, error) {
 	select {
 	case <-ctx.Done():
-		return etcd.View{}, ctx.Err()
+		return model.Status{}, ctx.Err()
 	case <-time.After(m.takes):
-		return etcd.View{MemberID: 1}, nil
+		return model.Status{MemberID: 1}, nil
 	}
 }
 
@@ -34,20 +34,20 @@ func (m busyMember) Status(ctx context.Context) (etcd.View, error) {
 func TestMembersThatAreAllSlowAreAskedOnceMore(t *testing.T) {
 	t.Parallel()
 	k := &Reconciler{Client: &owned.Client{Now: time.Now}}
-	clients := map[string]etcd.Client{"a": busyMember{takes: 100 * time.Millisecond}, "b": busyMember{takes: time.Hour}}
-	pods := []etcd.Pod{{Name: "a", Ready: true}, {Name: "b", Ready: true}, {Name: "c", Ready: true}} // The last one does not run.
+	clients := map[string]model.Client{"a": busyMember{takes: 100 * time.Millisecond}, "b": busyMember{takes: time.Hour}}
+	pods := []model.Pod{{Name: "a", Ready: true}, {Name: "b", Ready: true}, {Name: "c", Ready: true}} // The last one does not run.
 	k.askAll(t.Context(), pods, clients, nil, time.Millisecond)
 	if !allSlow(pods) || pods[0].Unreachable == nil || pods[0].Took <= 0 {
 		t.Fatalf("after the first time: %+v", pods)
 	}
 	k.askAll(t.Context(), pods, clients, nil, 2*time.Second)
-	if pods[0].View == nil || pods[0].Unreachable != nil || pods[1].View != nil || pods[2].Unreachable != nil {
+	if pods[0].Status == nil || pods[0].Unreachable != nil || pods[1].Status != nil || pods[2].Unreachable != nil {
 		t.Errorf("after the second time: %+v", pods)
 	}
 	if allSlow(pods) {
 		t.Error("one has answered, and all are asked once more")
 	}
-	pods[0].View, pods[1].Took = nil, 0 // It was refused at once.
+	pods[0].Status, pods[1].Took = nil, 0 // It was refused at once.
 	if pods[0].Took = 0; allSlow(pods) {
 		t.Error("nobody was late")
 	}
@@ -63,7 +63,7 @@ func TestAMemberWithoutALeaderTellsTheVersionOfTheCluster(t *testing.T) {
 	s := newStage(t, controllersim.Persistent())
 	s.Edit(func(spec *v1alpha1.EtcdClusterSpec) { spec.Size = 3 })
 	s.UntilReady()
-	was, err := etcd.ParseVersion(s.Cluster().Status.CurrentVersion)
+	was, err := model.ParseVersion(s.Cluster().Status.CurrentVersion)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -72,15 +72,15 @@ func TestAMemberWithoutALeaderTellsTheVersionOfTheCluster(t *testing.T) {
 	}
 	config := &corev1.ConfigMap{}
 	s.Must(s.API.Get(t.Context(), client.ObjectKey{Namespace: s.Name.Namespace, Name: cluster.ConfigName(s.Name.Name)}, config))
-	config.Data["version"] = etcd.Version{Major: was.Major, Minor: was.Minor + 1}.String()
+	config.Data["version"] = model.Version{Major: was.Major, Minor: was.Minor + 1}.String()
 	s.Must(s.API.Update(t.Context(), config))
 	state, err := s.NewOperator().Kind.Observe(t.Context(), s.Cluster())
 	if err != nil {
 		t.Fatal(err)
 	}
 	for _, p := range state.Pods {
-		if (p.View != nil) != (p.Name == "orders-0") || (p.View != nil && p.View.Leader != 0) {
-			t.Errorf("%s: %+v", p.Name, p.View)
+		if (p.Status != nil) != (p.Name == "orders-0") || (p.Status != nil && p.Status.Leader != 0) {
+			t.Errorf("%s: %+v", p.Name, p.Status)
 		}
 	}
 	if state.ClusterVersion.Minor != was.Minor {

@@ -10,7 +10,7 @@ import (
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	"github.com/quorate/quorate/internal/cluster/etcd"
+	"github.com/quorate/quorate/internal/cluster/etcd/manifests"
 	"github.com/quorate/quorate/test/controllersim"
 	"github.com/quorate/quorate/test/fakeapi"
 	"github.com/quorate/quorate/test/ownedtest"
@@ -23,7 +23,7 @@ func TestAPodBelongsToTheStatefulSetThatControlsIt(t *testing.T) {
 		return &metav1.OwnerReference{APIVersion: "apps/v1", Kind: kind, Name: name, UID: types.UID(uid), Controller: ptr.To(true)}
 	}
 	ours := &appsv1.StatefulSet{ObjectMeta: metav1.ObjectMeta{
-		Namespace: "default", Name: "orders", UID: "set", Labels: etcd.Labels("orders"),
+		Namespace: "default", Name: "orders", UID: "set", Labels: manifests.Labels("orders"),
 		OwnerReferences: []metav1.OwnerReference{*ref("EtcdCluster", "orders", string(o.UID))},
 	}}
 	foreign := ours.DeepCopy()

@@ -9,35 +9,36 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/quorate/quorate/controllers/owned"
-	"github.com/quorate/quorate/internal/cluster/etcd"
 	"github.com/quorate/quorate/internal/cluster/etcd/etcdclient"
+	"github.com/quorate/quorate/internal/cluster/etcd/model"
+	"github.com/quorate/quorate/internal/cluster/etcd/steps"
 	"github.com/quorate/quorate/internal/goroutine"
 	"github.com/quorate/quorate/test/controllersim"
 )
 
-type panickingMember struct{ etcd.Client }
+type panickingMember struct{ model.Client }
 
 type panickingDefragmentation struct{ MemberClient }
 
-func (panickingMember) Status(context.Context) (etcd.View, error) { panic("hostile reply") }
+func (panickingMember) Status(context.Context) (model.Status, error) { panic("hostile reply") }
 
-func (panickingMember) HashKV(context.Context, int64) (etcd.Hash, error) { panic("hostile reply") }
+func (panickingMember) HashKV(context.Context, int64) (model.Hash, error) { panic("hostile reply") }
 
 func (panickingDefragmentation) Defragment(context.Context) error { panic("hostile reply") }
 
 func TestAPanicOverAnEtcdMemberIsTheErrorOfThatMemberAlone(t *testing.T) {
 	t.Parallel()
 	k := &Reconciler{Client: &owned.Client{Now: time.Now}}
-	clients := map[string]etcd.Client{"a": panickingMember{}, "b": busyMember{}}
-	pods := []etcd.Pod{{Name: "a"}, {Name: "b"}}
+	clients := map[string]model.Client{"a": panickingMember{}, "b": busyMember{}}
+	pods := []model.Pod{{Name: "a"}, {Name: "b"}}
 	k.askAll(t.Context(), pods, clients, nil, time.Minute)
-	if pods[0].View != nil || pods[0].Unreachable == nil || pods[0].Unreachable.Error() != "panic: hostile reply" {
+	if pods[0].Status != nil || pods[0].Unreachable == nil || pods[0].Unreachable.Error() != "panic: hostile reply" {
 		t.Errorf("the hostile member: %+v", pods[0])
 	}
-	if pods[1].View == nil || pods[1].Unreachable != nil {
+	if pods[1].Status == nil || pods[1].Unreachable != nil {
 		t.Errorf("the other member: %+v", pods[1])
 	}
-	pods[0].View = &etcd.View{}
+	pods[0].Status = &model.Status{}
 	if hashes := hashAll(t.Context(), pods[:1], clients, 1); len(hashes) != 0 {
 		t.Errorf("hashes %v", hashes)
 	}
@@ -63,11 +64,11 @@ func TestADefragmentationThatPanicsEndsWithThatError(t *testing.T) {
 	if err := s.API.Get(t.Context(), client.ObjectKey{Namespace: o.Namespace, Name: "orders-0"}, pod); err != nil {
 		t.Fatal(err)
 	}
-	if err := kind.defragment(t.Context(), o, etcd.Defragment{Pod: pod.Name}); err != nil {
+	if err := kind.defragment(t.Context(), o, steps.Defragment{Pod: pod.Name}); err != nil {
 		t.Fatal(err)
 	}
 	<-ended
-	var d etcd.Defragmentation
+	var d model.Defragmentation
 	kind.maintenance.with(o.UID, kind.Now(), func(u *clusterMaintenance) { d = u.defragmentations[string(pod.UID)] })
 	if d.Err == nil || d.Err.Error() != "panic: hostile reply" || d.End.IsZero() {
 		t.Errorf("the defragmentation: %+v", d)

@@ -15,7 +15,8 @@ import (
 	"github.com/quorate/quorate/api/v1alpha1"
 	"github.com/quorate/quorate/controllers/owned"
 	"github.com/quorate/quorate/internal/cluster"
-	"github.com/quorate/quorate/internal/cluster/etcd"
+	"github.com/quorate/quorate/internal/cluster/etcd/config"
+	"github.com/quorate/quorate/internal/cluster/etcd/manifests"
 )
 
 // maxPassword is how many bytes of a password bcrypt takes; etcd refuses longer ones.
@@ -66,7 +67,7 @@ func (k *Reconciler) ensurePassword(ctx context.Context, o *v1alpha1.EtcdCluster
 		}
 	}
 	passwords, err := k.EnsurePasswords(ctx, o, live, owned.PasswordSecret{
-		Keys: []string{owned.PasswordKey, etcd.SigningKey}, Given: given, Labels: etcd.Labels(o.Name), Owners: claims,
+		Keys: []string{owned.PasswordKey, config.SigningKey}, Given: given, Labels: manifests.Labels(o.Name), Owners: claims,
 	})
 	return passwords[owned.PasswordKey], err
 }
@@ -125,7 +126,7 @@ func (k *Reconciler) rootByCertificate(ctx context.Context, o *v1alpha1.EtcdClus
 	if err != nil || !o.Spec.TLS.Issued() {
 		return false, err
 	}
-	r := record.Reach()
+	r := record.Transport()
 	return len(record.Members) == 0 || (r.Secure && r.Certificates(o.Spec.TLS) == o.Spec.TLS), nil
 }
 
@@ -146,7 +147,7 @@ func (k *Reconciler) rootLogin(ctx context.Context, o *v1alpha1.EtcdCluster) (ro
 		return rootLogin{}, nil
 	}
 	passwords, err := k.Passwords(ctx, o)
-	l := rootLogin{password: passwords[owned.PasswordKey], signingKey: passwords[etcd.SigningKey]}
+	l := rootLogin{password: passwords[owned.PasswordKey], signingKey: passwords[config.SigningKey]}
 	if next := nextPassword(passwords); next != "" {
 		l.password, l.former = next, passwords[owned.PasswordKey]
 	}

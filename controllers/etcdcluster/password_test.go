@@ -12,7 +12,7 @@ import (
 	"github.com/quorate/quorate/api/v1alpha1"
 	"github.com/quorate/quorate/controllers/owned"
 	"github.com/quorate/quorate/internal/cluster"
-	"github.com/quorate/quorate/internal/cluster/etcd"
+	"github.com/quorate/quorate/internal/cluster/etcd/model"
 	"github.com/quorate/quorate/test/controllersim"
 )
 
@@ -95,11 +95,11 @@ func TestAClusterGrowsWhoseOperatorHasOnlyThePassword(t *testing.T) {
 }
 
 func TestAWrongPasswordIsToldWhileALearnerAnswers(t *testing.T) {
-	wrong, learner := etcd.Pod{Unreachable: etcd.ErrPassword}, etcd.Pod{View: &etcd.View{Learner: true}}
-	if !wrongPassword([]etcd.Pod{wrong, learner}) {
+	wrong, learner := model.Pod{Unreachable: model.ErrPassword}, model.Pod{Status: &model.Status{Learner: true}}
+	if !wrongPassword([]model.Pod{wrong, learner}) {
 		t.Error("a learner, which takes a token, speaks for the password")
 	}
-	if wrongPassword([]etcd.Pod{wrong, {View: &etcd.View{}}}) {
+	if wrongPassword([]model.Pod{wrong, {Status: &model.Status{}}}) {
 		t.Error("a voter answers, and the password is said to be wrong")
 	}
 }

@@ -3,16 +3,15 @@ package etcdcluster
 import (
 	"testing"
 
+	"github.com/quorate/quorate/internal/cluster/etcd/manifests"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-
-	"github.com/quorate/quorate/internal/cluster/etcd"
 )
 
 func TestAFullDiskIsNamedWithItsCure(t *testing.T) {
 	pod := func(words string, restarts int32) *corev1.Pod {
 		return &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: "orders-0"}, Status: corev1.PodStatus{ContainerStatuses: []corev1.ContainerStatus{{
-			Name: etcd.ContainerEtcd, RestartCount: restarts,
+			Name: manifests.ContainerEtcd, RestartCount: restarts,
 			State:                corev1.ContainerState{Waiting: &corev1.ContainerStateWaiting{Reason: "CrashLoopBackOff"}},
 			LastTerminationState: corev1.ContainerState{Terminated: &corev1.ContainerStateTerminated{ExitCode: 1, Message: words}},
 		}}}}

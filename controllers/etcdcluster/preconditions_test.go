@@ -8,7 +8,7 @@ import (
 
 	"github.com/quorate/quorate/api/v1alpha1"
 	"github.com/quorate/quorate/internal/cluster"
-	"github.com/quorate/quorate/internal/cluster/etcd"
+	"github.com/quorate/quorate/internal/cluster/etcd/steps"
 	"github.com/quorate/quorate/test/controllersim"
 	"github.com/quorate/quorate/test/fakeapi"
 	"github.com/quorate/quorate/test/ownedtest"
@@ -21,7 +21,7 @@ func TestAPodThatChangedSinceItWasObservedIsNotDeleted(t *testing.T) {
 	pod := &corev1.Pod{}
 	key := types.NamespacedName{Namespace: s.Name.Namespace, Name: "orders-2"}
 	fakeapi.Must(t, s.API.Get(t.Context(), key, pod))
-	step := etcd.DeletePod{Name: pod.Name, UID: string(pod.UID), ResourceVersion: pod.ResourceVersion}
+	step := steps.DeletePod{Name: pod.Name, UID: string(pod.UID), ResourceVersion: pod.ResourceVersion}
 	pod.Annotations = map[string]string{"changed": "since"}
 	fakeapi.Must(t, s.API.Update(t.Context(), pod))
 	fakeapi.Must(t, s.NewOperator().Kind.Act(t.Context(), s.Cluster(), step))
@@ -54,7 +54,7 @@ func TestAClaimIsDeletedOnlyByTheNewestRecordAndSpecification(t *testing.T) {
 			key := types.NamespacedName{Namespace: s.Name.Namespace, Name: cluster.Claim(o.Name, 2)}
 			fakeapi.Must(t, s.API.Get(t.Context(), key, claim))
 			fakeapi.Must(t, s.API.Get(t.Context(), types.NamespacedName{Namespace: s.Name.Namespace, Name: cluster.ConfigName(o.Name)}, config))
-			step := etcd.DeleteClaim{Name: claim.Name, UID: string(claim.UID), ResourceVersion: claim.ResourceVersion}
+			step := steps.DeleteClaim{Name: claim.Name, UID: string(claim.UID), ResourceVersion: claim.ResourceVersion}
 			tc.change(s)
 			children := ownedtest.New(&fakeapi.API{Client: &controllersim.Outdated{Client: s.API, Old: config, Reads: 1000}}) // The cache is behind.
 			children.Direct = s.API

@@ -25,8 +25,11 @@ import (
 	"github.com/quorate/quorate/controllers/owned"
 	"github.com/quorate/quorate/controllers/reconcile"
 	"github.com/quorate/quorate/internal/cluster"
-	"github.com/quorate/quorate/internal/cluster/etcd"
+	"github.com/quorate/quorate/internal/cluster/etcd/config"
 	"github.com/quorate/quorate/internal/cluster/etcd/etcdclient"
+	"github.com/quorate/quorate/internal/cluster/etcd/manifests"
+	"github.com/quorate/quorate/internal/cluster/etcd/model"
+	"github.com/quorate/quorate/internal/cluster/etcd/planner"
 	"github.com/quorate/quorate/internal/goroutine"
 )
 
@@ -55,7 +58,7 @@ type trust struct {
 	at       time.Time
 }
 
-var _ reconcile.Kind[*v1alpha1.EtcdCluster, etcd.State] = (*Reconciler)(nil)
+var _ reconcile.Kind[*v1alpha1.EtcdCluster, model.State] = (*Reconciler)(nil)
 
 // New returns what the loop needs to run etcd clusters.
 func New(c *owned.Client) *Reconciler {
@@ -110,7 +113,7 @@ func (k *Reconciler) ensureCluster(ctx context.Context, o *v1alpha1.EtcdCluster)
 }
 
 // ensureMembers applies what the members run from, the configuration first: a pod reads it when it starts.
-func (k *Reconciler) ensureMembers(ctx context.Context, o *v1alpha1.EtcdCluster, b etcd.Blueprint) error {
+func (k *Reconciler) ensureMembers(ctx context.Context, o *v1alpha1.EtcdCluster, b manifests.Builder) error {
 	if err := k.ensureConfig(ctx, o, b); err != nil {
 		return err
 	}
@@ -144,37 +147,37 @@ func (k *Reconciler) ServesClients(ctx context.Context, o *v1alpha1.EtcdCluster)
 	return k.Owns(ctx, o, svc)
 }
 
-func (k *Reconciler) applyClientService(ctx context.Context, o *v1alpha1.EtcdCluster, b etcd.Blueprint) error {
+func (k *Reconciler) applyClientService(ctx context.Context, o *v1alpha1.EtcdCluster, b manifests.Builder) error {
 	return k.Apply(ctx, o, &corev1.Service{ObjectMeta: owned.ObjectMeta(o, cluster.ClientService(o.Name))}, b.ClientService())
 }
 
 // ensureAccess applies what clients need.
-func (k *Reconciler) ensureAccess(ctx context.Context, o *v1alpha1.EtcdCluster, b etcd.Blueprint, password string) error {
+func (k *Reconciler) ensureAccess(ctx context.Context, o *v1alpha1.EtcdCluster, b manifests.Builder, password string) error {
 	if err := k.applyClientService(ctx, o, b); err != nil {
 		return err
 	}
 	return k.ensureConnection(ctx, o, b, password)
 }
 
-func (k *Reconciler) ensureConnection(ctx context.Context, o *v1alpha1.EtcdCluster, b etcd.Blueprint, password string) error {
+func (k *Reconciler) ensureConnection(ctx context.Context, o *v1alpha1.EtcdCluster, b manifests.Builder, password string) error {
 	ca, pair, err := k.UserKeypair(ctx, o, b.Reach())
 	if err != nil {
 		return err
 	}
 	return k.EnsureSecret(ctx, o, owned.Secret{
-		Name: cluster.ConnectionSecret(o.Name), Type: BindingType, Labels: etcd.Labels(o.Name), Data: b.Connection(password, ca, pair),
+		Name: cluster.ConnectionSecret(o.Name), Type: BindingType, Labels: manifests.Labels(o.Name), Data: b.Connection(password, ca, pair),
 	})
 }
 
 // Blueprint gathers what the objects of a cluster are built from. Its record is empty while there is none.
-func (k *Reconciler) Blueprint(ctx context.Context, o *v1alpha1.EtcdCluster) (etcd.Blueprint, error) {
+func (k *Reconciler) Blueprint(ctx context.Context, o *v1alpha1.EtcdCluster) (manifests.Builder, error) {
 	record, err := k.Record(ctx, o)
 	if err != nil {
-		return etcd.Blueprint{}, err
+		return manifests.Builder{}, err
 	}
 	set, err := k.StatefulSet(ctx, o)
 	if err != nil {
-		return etcd.Blueprint{}, err
+		return manifests.Builder{}, err
 	}
 	b, err := k.planned(o, record, firstReach(o, set))
 	if err != nil {
@@ -199,47 +202,47 @@ func (k *Reconciler) Blueprint(ctx context.Context, o *v1alpha1.EtcdCluster) (et
 
 // planned returns what follows from the specification and the record alone: the settings that pods are made with, which are the
 // proven ones while those of the specification are rejected.
-func (k *Reconciler) planned(o *v1alpha1.EtcdCluster, record etcd.Record, first etcd.Reach) (etcd.Blueprint, error) {
+func (k *Reconciler) planned(o *v1alpha1.EtcdCluster, record model.Record, first model.Transport) (manifests.Builder, error) {
 	made := o.DeepCopy()
-	asked, err := etcd.SettingsOf(o.Spec).Encode()
+	asked, err := model.SettingsOf(o.Spec).Encode()
 	if err != nil {
-		return etcd.Blueprint{}, err
+		return manifests.Builder{}, err
 	}
-	if record.Rejected != "" && record.Rejected == etcd.Sum(asked) {
-		proven, err := etcd.DecodeSettings(record.Proven)
+	if record.Rejected != "" && record.Rejected == model.Sum(asked) {
+		proven, err := model.DecodeSettings(record.Proven)
 		if err != nil {
-			return etcd.Blueprint{}, err
+			return manifests.Builder{}, err
 		}
 		proven.Into(&made.Spec)
 	}
-	target, err := etcd.ParseVersion(made.Spec.Version)
-	if err != nil || !etcd.CapabilitiesOf(target).Supported {
-		return etcd.Blueprint{}, owned.InvalidSpec("spec.version: %q is not a supported version of etcd: use %s", o.Spec.Version, etcd.Supported())
+	target, err := model.ParseVersion(made.Spec.Version)
+	if err != nil || !model.CapabilitiesOf(target).Supported {
+		return manifests.Builder{}, owned.InvalidSpec("spec.version: %q is not a supported version of etcd: use %s", o.Spec.Version, model.Supported())
 	}
-	if len(record.Members) == 0 && made.Spec.TLS.TLSMode() != v1alpha1.TLSDisabled && !etcd.CapabilitiesOf(target).RestrictsPeers {
-		return etcd.Blueprint{}, owned.InvalidSpec("%s", unrestrictedPeers(target))
+	if len(record.Members) == 0 && made.Spec.TLS.TLSMode() != v1alpha1.TLSDisabled && !model.CapabilitiesOf(target).RestrictsPeers {
+		return manifests.Builder{}, owned.InvalidSpec("%s", unrestrictedPeers(target))
 	}
-	b := etcd.Blueprint{
+	b := manifests.Builder{
 		Cluster: made, Target: target, Version: target, Record: record, First: first, AgentImage: k.AgentImage, Registry: k.Registry,
-		Asked: etcd.Sum(asked),
+		Asked: model.Sum(asked),
 	}
 	b = k.secured(o, b)
 	if len(record.Members) > 0 {
 		b.Version = record.Version
 	}
-	b.Common, err = etcd.Common(made.Spec.Config, b.Version, target)
+	b.Common, err = config.Common(made.Spec.Config, b.Version, target)
 	return b, err
 }
 
 // versionsInUse are the versions that the pods of a cluster were made with.
-func (k *Reconciler) versionsInUse(ctx context.Context, o *v1alpha1.EtcdCluster, set *appsv1.StatefulSet) ([]etcd.Version, error) {
+func (k *Reconciler) versionsInUse(ctx context.Context, o *v1alpha1.EtcdCluster, set *appsv1.StatefulSet) ([]model.Version, error) {
 	pods, err := k.Pods(ctx, o, set)
 	if err != nil {
 		return nil, err
 	}
-	var out []etcd.Version
+	var out []model.Version
 	for _, p := range pods {
-		if v, err := etcd.ParseVersion(p.Annotations[v1alpha1.AnnotationVersion]); err == nil && !slices.Contains(out, v) {
+		if v, err := model.ParseVersion(p.Annotations[v1alpha1.AnnotationVersion]); err == nil && !slices.Contains(out, v) {
 			out = append(out, v)
 		}
 	}
@@ -252,15 +255,15 @@ func (k *Reconciler) signingSum(ctx context.Context, o *v1alpha1.EtcdCluster) (s
 		return "", nil
 	}
 	passwords, err := k.Passwords(ctx, o)
-	if err != nil || passwords[etcd.SigningKey] == "" {
+	if err != nil || passwords[config.SigningKey] == "" {
 		return "", err
 	}
-	sum := sha256.Sum256([]byte(passwords[etcd.SigningKey]))
+	sum := sha256.Sum256([]byte(passwords[config.SigningKey]))
 	return hex.EncodeToString(sum[:8]), nil
 }
 
 // DNSDomain is the DNS domain that the members were named in, and before there are any that of the Kubernetes cluster.
-func (k *Reconciler) DNSDomain(o *v1alpha1.EtcdCluster, r etcd.Record) string {
+func (k *Reconciler) DNSDomain(o *v1alpha1.EtcdCluster, r model.Record) string {
 	return cmp.Or(r.Domain(o.Name, o.Namespace), k.Domain)
 }
 
@@ -305,22 +308,22 @@ func storage(spec *v1alpha1.StorageSpec, set *appsv1.StatefulSet) *v1alpha1.Stor
 }
 
 // Next decides what to do.
-func (k *Reconciler) Next(s etcd.State) cluster.Plan { return etcd.Next(s) }
+func (k *Reconciler) Next(s model.State) cluster.Plan { return planner.Next(s) }
 
 // Report fills in the status.
-func (k *Reconciler) Report(o *v1alpha1.EtcdCluster, s etcd.State, p cluster.Plan, err error) {
+func (k *Reconciler) Report(o *v1alpha1.EtcdCluster, s model.State, p cluster.Plan, err error) {
 	st := &o.Status
 	st.ObservedGeneration = o.Generation
-	st.Selector = labels.SelectorFromSet(etcd.Selector(o.Name)).String()
+	st.Selector = labels.SelectorFromSet(manifests.Selector(o.Name)).String()
 	st.Activity = cluster.Activity(p, err)
-	etcd.Status(st, s)
+	planner.Status(st, s)
 	if s.Want.Name != "" {
 		st.Certificates = owned.CertificateStatus(s.Certificates)
 		owned.ReportBackups(&st.Conditions, k.Now(), o.Generation, s.BackupHealth)
 		owned.ReportMonitoring(&st.Conditions, k.Now(), o.Generation, s.Monitoring)
 	}
-	conditions.Set(&st.Conditions, k.Now(), o.Generation, append(etcd.Conditions(s, p, err), switching(owned.TLSReady(o.Spec.TLS, s.Certificates, err), s))...)
+	conditions.Set(&st.Conditions, k.Now(), o.Generation, append(planner.Conditions(s, p, err), switching(owned.TLSReady(o.Spec.TLS, s.Certificates, err), s))...)
 }
 
 // Figures of a state, for metrics.
-func (*Reconciler) Figures(s etcd.State) cluster.Figures { return etcd.Figures(s) }
+func (*Reconciler) Figures(s model.State) cluster.Figures { return planner.Figures(s) }

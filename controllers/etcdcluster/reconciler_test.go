@@ -20,8 +20,10 @@ import (
 
 	"github.com/quorate/quorate/api/v1alpha1"
 	"github.com/quorate/quorate/internal/cluster"
-	"github.com/quorate/quorate/internal/cluster/etcd"
 	"github.com/quorate/quorate/internal/cluster/etcd/etcdfake"
+	"github.com/quorate/quorate/internal/cluster/etcd/manifests"
+	"github.com/quorate/quorate/internal/cluster/etcd/model"
+	"github.com/quorate/quorate/internal/cluster/etcd/steps"
 	"github.com/quorate/quorate/test/controllersim"
 	"github.com/quorate/quorate/test/fakeapi"
 )
@@ -198,7 +200,7 @@ func TestADefragmentationThatOutlastsItsPassKeepsItsClient(t *testing.T) {
 		var ends func()
 		kind.maintenance.spawn = func(f func() error, end func(error)) { ends = func() { end(f()) } }
 		pass, endPass := context.WithCancel(t.Context())
-		if err := kind.defragment(pass, s.Cluster(), etcd.Defragment{Pod: "orders-0", Size: 10 << 30}); err != nil {
+		if err := kind.defragment(pass, s.Cluster(), steps.Defragment{Pod: "orders-0", Size: 10 << 30}); err != nil {
 			t.Fatal(err)
 		}
 		endPass()
@@ -248,13 +250,13 @@ func TestAConfigMapOfSomebodyElseIsRefused(t *testing.T) {
 
 func TestPodState(t *testing.T) {
 	gate := func(state corev1.ContainerState, last string) corev1.PodStatus {
-		st := corev1.ContainerStatus{Name: etcd.ContainerGate, State: state}
+		st := corev1.ContainerStatus{Name: manifests.ContainerGate, State: state}
 		if last != "" {
 			st.LastTerminationState.Terminated = &corev1.ContainerStateTerminated{ExitCode: 1, Message: last}
 		}
 		return corev1.PodStatus{InitContainerStatuses: []corev1.ContainerStatus{st}}
 	}
-	report := etcd.GateReport{Reason: etcd.GateLostDisk, Message: "gone"}
+	report := model.GateReport{Reason: model.GateLostDisk, Message: "gone"}
 	waiting := func(name, reason string) corev1.PodStatus {
 		return corev1.PodStatus{ContainerStatuses: []corev1.ContainerStatus{{
 			Name: name, State: corev1.ContainerState{Waiting: &corev1.ContainerStateWaiting{Reason: reason}},
@@ -263,12 +265,12 @@ func TestPodState(t *testing.T) {
 	for name, tc := range map[string]struct {
 		status      corev1.PodStatus
 		StuckReason bool
-		gate        *etcd.GateReport
+		gate        *model.GateReport
 	}{
-		"starting":                {status: waiting(etcd.ContainerEtcd, "PodInitializing")},
-		"without an image":        {status: waiting(etcd.ContainerEtcd, "ImagePullBackOff"), StuckReason: true},
+		"starting":                {status: waiting(manifests.ContainerEtcd, "PodInitializing")},
+		"without an image":        {status: waiting(manifests.ContainerEtcd, "ImagePullBackOff"), StuckReason: true},
 		"beside one without":      {status: waiting("mesh", "ImagePullBackOff")},
-		"crashing":                {status: waiting(etcd.ContainerEtcd, "CrashLoopBackOff"), StuckReason: true},
+		"crashing":                {status: waiting(manifests.ContainerEtcd, "CrashLoopBackOff"), StuckReason: true},
 		"held back":               {status: gate(corev1.ContainerState{Running: &corev1.ContainerStateRunning{}}, report.Encode()), gate: &report},
 		"with a word from others": {status: gate(corev1.ContainerState{Running: &corev1.ContainerStateRunning{}}, "panic")},
 		"let go": {status: gate(corev1.ContainerState{
@@ -292,22 +294,22 @@ func TestPodState(t *testing.T) {
 
 func TestWhatTheMembersOfAPodHaveAgreedOn(t *testing.T) {
 	released := func(exit int32, message string) []corev1.ContainerStatus {
-		return []corev1.ContainerStatus{{Name: etcd.ContainerGate, State: corev1.ContainerState{
+		return []corev1.ContainerStatus{{Name: manifests.ContainerGate, State: corev1.ContainerState{
 			Terminated: &corev1.ContainerStateTerminated{ExitCode: exit, Message: message},
 		}}}
 	}
 	ended := func(message string) []corev1.ContainerStatus {
-		return []corev1.ContainerStatus{{Name: etcd.ContainerEtcd, LastTerminationState: corev1.ContainerState{
+		return []corev1.ContainerStatus{{Name: manifests.ContainerEtcd, LastTerminationState: corev1.ContainerState{
 			Terminated: &corev1.ContainerStateTerminated{ExitCode: 2, Message: message},
 		}}}
 	}
-	v36 := etcd.GateReport{Reason: etcd.GateStart, Agreed: 6}.Encode()
+	v36 := model.GateReport{Reason: model.GateStart, Agreed: 6}.Encode()
 	for name, tc := range map[string]struct {
 		status corev1.PodStatus
 		minor  int
 	}{
 		"the gate has told":         {status: corev1.PodStatus{InitContainerStatuses: released(0, v36)}, minor: 6},
-		"the disk was empty":        {status: corev1.PodStatus{InitContainerStatuses: released(0, etcd.GateReport{Reason: etcd.GateStart}.Encode())}},
+		"the disk was empty":        {status: corev1.PodStatus{InitContainerStatuses: released(0, model.GateReport{Reason: model.GateStart}.Encode())}},
 		"a gate of old":             {status: corev1.PodStatus{InitContainerStatuses: released(0, "")}},
 		"the gate holds":            {status: corev1.PodStatus{InitContainerStatuses: released(1, v36)}},
 		"etcd knows better":         {status: corev1.PodStatus{InitContainerStatuses: released(0, v36), ContainerStatuses: ended("invalid downgrade; server version is lower than determined cluster version")}, minor: 7},
@@ -365,7 +367,7 @@ func TestNoPodIsDeletedByAnOldSpecificationOrRecord(t *testing.T) {
 			s.Must(s.API.Get(t.Context(), key, pod))
 			s.Line().Lag(3, 0)
 			change(s)
-			err := op.Kind.(*Reconciler).deletePod(t.Context(), o, etcd.DeletePod{Name: pod.Name, UID: string(pod.UID), ResourceVersion: pod.ResourceVersion}) //nolint:forcetypeassert // The stage has no other.
+			err := op.Kind.(*Reconciler).deletePod(t.Context(), o, steps.DeletePod{Name: pod.Name, UID: string(pod.UID), ResourceVersion: pod.ResourceVersion}) //nolint:forcetypeassert // The stage has no other.
 			var hold cluster.Hold
 			if !errors.As(err, &hold) {
 				t.Errorf("it is not looked at again: %v", err)

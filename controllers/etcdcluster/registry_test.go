@@ -4,7 +4,7 @@ import (
 	"testing"
 
 	"github.com/quorate/quorate/internal/backup/job"
-	"github.com/quorate/quorate/internal/cluster/etcd"
+	"github.com/quorate/quorate/internal/cluster/etcd/model"
 	"github.com/quorate/quorate/test/fakeapi"
 	"github.com/quorate/quorate/test/ownedtest"
 )
@@ -14,7 +14,7 @@ func TestMembersAndChecksOfBackupsComeFromTheRegistryOfTheInstallation(t *testin
 	children := ownedtest.New(fakeapi.New(t, o))
 	children.Registry = "registry.example.com"
 	kind := New(children)
-	blueprint, err := kind.planned(o, etcd.Record{}, etcd.Reach{})
+	blueprint, err := kind.planned(o, model.Record{}, model.Transport{})
 	if err != nil || blueprint.Registry != children.Registry {
 		t.Errorf("members come from %q, %v", blueprint.Registry, err)
 	}

@@ -14,7 +14,8 @@ import (
 	"github.com/quorate/quorate/internal/backup/job"
 	"github.com/quorate/quorate/internal/backup/planner"
 	"github.com/quorate/quorate/internal/cluster"
-	"github.com/quorate/quorate/internal/cluster/etcd"
+	"github.com/quorate/quorate/internal/cluster/etcd/model"
+	"github.com/quorate/quorate/internal/cluster/etcd/steps"
 )
 
 var _ restore.Target = (*Reconciler)(nil)
@@ -26,21 +27,21 @@ func etcdBootstrap(o *v1alpha1.EtcdCluster) restore.Lookup {
 
 // anew is the backup that a cluster is to begin anew with, nil for none. None is begun while the one that was begun last has yet to be
 // complete and say so: it would be taken for another one. Whoever wants another backup instead deletes that.
-func (k *Reconciler) anew(ctx context.Context, o *v1alpha1.EtcdCluster, record etcd.Record) (*etcd.Anew, error) {
+func (k *Reconciler) anew(ctx context.Context, o *v1alpha1.EtcdCluster, record model.Record) (*model.InPlaceRestore, error) {
 	r, err := restore.Approved(ctx, k.Client, o, v1alpha1.KindEtcdCluster)
 	if r == nil || err != nil {
 		return nil, err
 	}
 	open, err := restore.Unfinished(ctx, k, o.Namespace, v1alpha1.KindEtcdCluster, o.Name)
-	if err != nil || slices.ContainsFunc(open, func(r v1alpha1.Restore) bool { return record.BeginsWith(restoreToken(&r, o)) }) {
+	if err != nil || slices.ContainsFunc(open, func(r v1alpha1.Restore) bool { return record.RestoresFrom(restoreToken(&r, o)) }) {
 		return nil, err
 	}
 	f := r.Status.Found
-	return &etcd.Anew{
+	return &model.InPlaceRestore{
 		Noun: "Restore " + r.Name, Plan: r.Status.Plan,
-		Restore: etcd.Restore{
+		Restore: model.Restore{
 			Destination: r.Destination, Directory: f.Directory, Timeline: f.Timeline, Revision: f.Target,
-			Exact: r.Spec.From.Revision != nil || r.Spec.From.Time != nil, AtLeast: max(f.Revision, f.Target), Bump: etcd.RestoreBump, Token: restoreToken(r.Restore, o),
+			Exact: r.Spec.From.Revision != nil || r.Spec.From.Time != nil, AtLeast: max(f.Revision, f.Target), Bump: model.RestoreBump, Token: restoreToken(r.Restore, o),
 		},
 	}, nil
 }
@@ -61,11 +62,11 @@ func (k *Reconciler) Target(ctx context.Context, r *v1alpha1.Restore, found *pla
 	}
 	t := &planner.Target{Noun: "EtcdCluster " + o.Name, Scope: string(o.UID), Leaving: o.DeletionTimestamp != nil, Doing: o.Status.Activity}
 	switch {
-	case record.BeganWith(restoreToken(r, o)):
+	case record.RestoredFrom(restoreToken(r, o)):
 		t.Restored = &job.Restored{Revision: max(record.Restore.Revision, revisionOf(found)) + record.Restore.Bump}
-	case record.BeginsWith(restoreToken(r, o)):
+	case record.RestoresFrom(restoreToken(r, o)):
 		t.Begun = true
-	case len(record.Members) == 0 || (record.ClusterID == 0 && record.Recovery.Anew == nil):
+	case len(record.Members) == 0 || (record.ClusterID == 0 && record.Recovery.Restore == nil):
 		t.Missing = "it has not been founded; name the backup in spec.bootstrap.restore of a new cluster instead"
 	case record.Hibernated || o.IsHibernated():
 		t.Missing = "it is hibernated: set spec.hibernated to false first"
@@ -73,9 +74,9 @@ func (k *Reconciler) Target(ctx context.Context, r *v1alpha1.Restore, found *pla
 		t.Missing = "it is paused: set spec.paused to false first"
 	}
 	if found != nil {
-		t.Refused = etcd.Unsuited(found.Version, record.Version)
+		t.Refused = model.Unsuited(found.Version, record.Version)
 		name := planner.RestoreState{UID: string(r.UID), Found: found, Target: t}.Plan()
-		t.Replaces = etcd.Replaces(len(record.Members), o.Spec.Storage != nil, name)
+		t.Replaces = model.Replaces(len(record.Members), o.Spec.Storage != nil, name)
 		if t.Refused == "" {
 			t.Refused, err = k.unmountable(ctx, r, len(record.Members))
 		}
@@ -138,9 +139,9 @@ func revisionOf(f *planner.Found) int64 {
 }
 
 // setRecovery writes down how far a recovery has got. That a cluster begins anew is looked at once more, past the cache.
-func (k *Reconciler) setRecovery(ctx context.Context, o *v1alpha1.EtcdCluster, step etcd.SetRecovery) error {
-	if step.To.Anew != nil && step.To.Phase == etcd.RecoveryHeld {
-		is := func(r *v1alpha1.Restore) bool { return restoreToken(r, o) == step.To.Anew.Token }
+func (k *Reconciler) setRecovery(ctx context.Context, o *v1alpha1.EtcdCluster, step steps.SetRecovery) error {
+	if step.To.Restore != nil && step.To.Phase == model.RecoveryHeld {
+		is := func(r *v1alpha1.Restore) bool { return restoreToken(r, o) == step.To.Restore.Token }
 		if err := restore.CheckApproved(ctx, k.Client, o, v1alpha1.KindEtcdCluster, is); err != nil {
 			return err
 		}

@@ -18,7 +18,7 @@ import (
 	"github.com/quorate/quorate/controllers/restore"
 	"github.com/quorate/quorate/internal/backup/planner"
 	"github.com/quorate/quorate/internal/cluster"
-	"github.com/quorate/quorate/internal/cluster/etcd"
+	"github.com/quorate/quorate/internal/cluster/etcd/model"
 	"github.com/quorate/quorate/test/controllersim"
 	"github.com/quorate/quorate/test/fakeapi"
 	"github.com/quorate/quorate/test/ownedtest"
@@ -41,7 +41,7 @@ func beginningWith(from v1alpha1.RestoreSource) *v1alpha1.EtcdCluster {
 	return o
 }
 
-func wish(t *testing.T, o *v1alpha1.EtcdCluster, objects ...client.Object) *etcd.RestoreWish {
+func wish(t *testing.T, o *v1alpha1.EtcdCluster, objects ...client.Object) *model.RestoreWish {
 	t.Helper()
 	w, err := restore.Request(t.Context(), ownedtest.New(fakeapi.New(t, append(objects, o)...)), o, etcdBootstrap(o))
 	if err != nil {
@@ -179,7 +179,7 @@ func TestAFoundedClusterIsASource(t *testing.T) {
 	if !strings.Contains(all, "--version=3.6.16") || !strings.Contains(all, "--timeline=") || strings.Contains(stream, "--version") || !strings.Contains(stream, "--timeline=") {
 		t.Errorf("%s; %s", all, stream)
 	}
-	if !strings.Contains(stream, "--timeline="+cm.Data[etcd.KeyClusterID]+"-1b9d6bcd ") {
+	if !strings.Contains(stream, "--timeline="+cm.Data[model.KeyClusterID]+"-1b9d6bcd ") {
 		t.Errorf("a record that is written anew is no timeline of its own: %s", stream)
 	}
 	if !strings.Contains(stream, "--timeline="+source.History+" ") {

@@ -18,7 +18,8 @@ import (
 	"github.com/quorate/quorate/controllers/rediscluster"
 	"github.com/quorate/quorate/internal/backup/planner"
 	"github.com/quorate/quorate/internal/cluster"
-	"github.com/quorate/quorate/internal/cluster/etcd"
+	etcdmodel "github.com/quorate/quorate/internal/cluster/etcd/model"
+	etcdsteps "github.com/quorate/quorate/internal/cluster/etcd/steps"
 	"github.com/quorate/quorate/internal/cluster/redis"
 	"github.com/quorate/quorate/test/controllersim"
 	"github.com/quorate/quorate/test/fakeapi"
@@ -32,7 +33,7 @@ func TestAnEtcdClusterBeginsAnewAndKeepsWhatItHad(t *testing.T) {
 		t.Errorf("%d of 3 members have set aside what they had", s.Aside)
 	}
 	r := s.Undo()
-	if !strings.Contains(r.Status.Activity, "restored") || r.Status.Revision != 41+etcd.RestoreBump || r.Status.CompletionTime == nil {
+	if !strings.Contains(r.Status.Activity, "restored") || r.Status.Revision != 41+etcdmodel.RestoreBump || r.Status.CompletionTime == nil {
 		t.Errorf("%+v", r.Status)
 	}
 	b, err := New(ownedtest.New(&fakeapi.API{Client: s.Others})).Blueprint(t.Context(), s.Cluster())
@@ -127,7 +128,7 @@ func TestARestoreThatWasCarriedOutSaysSoBeforeAnotherOneBegins(t *testing.T) {
 	o, older, younger := fakeapi.EtcdCluster(), fakeapi.ApprovedRestore("a", "uid-a"), fakeapi.ApprovedRestore("b", "uid-b")
 	k := New(ownedtest.New(fakeapi.New(t, o, older, younger)))
 	for began, want := range map[string]bool{restoreToken(younger, o): false, "former": true} {
-		a, err := k.anew(t.Context(), o, etcd.Record{ClusterID: 7, Restore: &etcd.Restore{Token: began}})
+		a, err := k.anew(t.Context(), o, etcdmodel.Record{ClusterID: 7, Restore: &etcdmodel.Restore{Token: began}})
 		if err != nil || (a != nil) != want || (want && a.Restore.Token != restoreToken(older, o)) {
 			t.Errorf("after %s: %+v, %v", began, a, err)
 		}
@@ -166,7 +167,7 @@ func TestOnlyAConfirmedRestoreIsCarriedOut(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			o := fakeapi.EtcdCluster()
-			a, err := New(ownedtest.New(fakeapi.New(t, o, fakeapi.Restore(tc.change)))).anew(t.Context(), o, etcd.Record{})
+			a, err := New(ownedtest.New(fakeapi.New(t, o, fakeapi.Restore(tc.change)))).anew(t.Context(), o, etcdmodel.Record{})
 			if err != nil || (a != nil) != tc.want {
 				t.Fatalf("%+v, %v", a, err)
 			}
@@ -266,8 +267,8 @@ func TestWhatWasConfirmedIsLookedAtPastTheCacheBeforeItBegins(t *testing.T) {
 		begin  func(c *owned.Client) error
 	}{
 		"etcd": {fakeapi.EtcdCluster(), yes, func(c *owned.Client) error {
-			anew := &etcd.Restore{Directory: "orders-1", Token: "undo-uid-u-1"}
-			return New(c).Act(t.Context(), fakeapi.EtcdCluster(), etcd.SetRecovery{To: etcd.Recovery{Incident: "abc123-1", Phase: etcd.RecoveryHeld, Anew: anew}})
+			anew := &etcdmodel.Restore{Directory: "orders-1", Token: "undo-uid-u-1"}
+			return New(c).Act(t.Context(), fakeapi.EtcdCluster(), etcdsteps.SetRecovery{To: etcdmodel.Recovery{Incident: "abc123-1", Phase: etcdmodel.RecoveryHeld, Restore: anew}})
 		}},
 		"redis": {servers, ofServers, func(c *owned.Client) error {
 			return rediscluster.New(c).Act(t.Context(), servers, redis.RecordBackup{Record: redis.RestoreRecord{Directory: "carts-1", Token: "undo-uid"}})

@@ -16,7 +16,7 @@ import (
 	"github.com/quorate/quorate/api/v1alpha1"
 	"github.com/quorate/quorate/controllers/owned"
 	"github.com/quorate/quorate/internal/cluster"
-	"github.com/quorate/quorate/internal/cluster/etcd"
+	"github.com/quorate/quorate/internal/cluster/etcd/manifests"
 	clustertls "github.com/quorate/quorate/internal/cluster/tls"
 	"github.com/quorate/quorate/test/controllersim"
 	"github.com/quorate/quorate/test/fakeapi"
@@ -164,7 +164,7 @@ func provided(t *testing.T, ca clustertls.Pair, at time.Time) (*v1alpha1.EtcdClu
 	t.Helper()
 	o := controllersim.Persistent()
 	o.Spec.TLS = &v1alpha1.TLSSpec{Mode: new(v1alpha1.TLSProvided), SecretName: new("mine")}
-	leaf := etcd.Leafs("orders", "default", "cluster.local")[cluster.ServerTLSSecret("orders")]
+	leaf := manifests.Leafs("orders", "default", "cluster.local")[cluster.ServerTLSSecret("orders")]
 	pair, err := clustertls.Issue(ca, leaf, at)
 	if err != nil {
 		t.Fatal(err)

@@ -8,8 +8,8 @@ import (
 	"github.com/quorate/quorate/api/v1alpha1"
 	"github.com/quorate/quorate/controllers/owned"
 	"github.com/quorate/quorate/controllers/reconcile"
-	"github.com/quorate/quorate/internal/cluster/etcd"
 	"github.com/quorate/quorate/internal/cluster/etcd/etcdclient"
+	"github.com/quorate/quorate/internal/cluster/etcd/model"
 	"github.com/quorate/quorate/internal/goroutine"
 	"github.com/quorate/quorate/test/controllersim"
 )
@@ -20,7 +20,7 @@ func newStage(t *testing.T, o *v1alpha1.EtcdCluster, more ...client.Object) *con
 }
 
 // etcdUnderTest runs defragmentations in the foreground: the etcd in memory takes one call at a time.
-func etcdUnderTest(c *owned.Client, connect func(etcdclient.Config) controllersim.MemberClient) reconcile.Kind[*v1alpha1.EtcdCluster, etcd.State] {
+func etcdUnderTest(c *owned.Client, connect func(etcdclient.Config) controllersim.MemberClient) reconcile.Kind[*v1alpha1.EtcdCluster, model.State] {
 	kind := New(c)
 	kind.SetMaintenance(0, func(f func() error, end func(error)) { end(goroutine.Try(f)) })
 	kind.Connect = func(cfg etcdclient.Config) MemberClient { return connect(cfg) }

@@ -4,7 +4,7 @@ import (
 	"context"
 
 	"github.com/quorate/quorate/api/v1alpha1"
-	"github.com/quorate/quorate/internal/cluster/etcd"
+	"github.com/quorate/quorate/internal/cluster/etcd/model"
 	"github.com/quorate/quorate/internal/goroutine"
 )
 
@@ -23,7 +23,7 @@ func (k *Reconciler) Largest(ctx context.Context, o *v1alpha1.EtcdCluster) (int6
 	if err != nil {
 		return 0, err
 	}
-	views := make([]etcd.Pod, len(pods))
+	views := make([]model.Pod, len(pods))
 	_ = goroutine.Each(len(pods), func(i int) error { // The size of a member that does not answer is unknown.
 		if !Running(&pods[i]) {
 			return nil
@@ -32,8 +32,8 @@ func (k *Reconciler) Largest(ctx context.Context, o *v1alpha1.EtcdCluster) (int6
 	})
 	size := int64(0)
 	for _, p := range views {
-		if p.View != nil {
-			size = max(size, p.View.DBSize)
+		if p.Status != nil {
+			size = max(size, p.Status.DBSize)
 		}
 	}
 	return size, nil

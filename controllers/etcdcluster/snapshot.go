@@ -20,7 +20,10 @@ import (
 	"github.com/quorate/quorate/controllers/owned"
 	"github.com/quorate/quorate/internal/backup/planner"
 	"github.com/quorate/quorate/internal/cluster"
-	"github.com/quorate/quorate/internal/cluster/etcd"
+	"github.com/quorate/quorate/internal/cluster/etcd/manifests"
+	"github.com/quorate/quorate/internal/cluster/etcd/model"
+	etcdplanner "github.com/quorate/quorate/internal/cluster/etcd/planner"
+	"github.com/quorate/quorate/internal/cluster/etcd/steps"
 )
 
 // The volume that the Backup before an upgrade is stored on.
@@ -36,7 +39,7 @@ func UpgradeOf(_ context.Context, o client.Object) []ctrl.Request {
 }
 
 // observeBackups looks for the Backups before upgrades while another version is wanted.
-func (k *Reconciler) observeBackups(ctx context.Context, o *v1alpha1.EtcdCluster, s *etcd.State) error {
+func (k *Reconciler) observeBackups(ctx context.Context, o *v1alpha1.EtcdCluster, s *model.State) error {
 	if s.Record.Version == s.Want.Version {
 		return nil
 	}
@@ -47,14 +50,14 @@ func (k *Reconciler) observeBackups(ctx context.Context, o *v1alpha1.EtcdCluster
 	slices.SortFunc(list.Items, func(a, b v1alpha1.Backup) int {
 		return cmp.Or(b.CreationTimestamp.Compare(a.CreationTimestamp.Time), cmp.Compare(b.Name, a.Name))
 	})
-	to := etcd.SnapshotDestination(o)
+	to := manifests.SnapshotDestination(o)
 	for i := range list.Items {
 		b := &list.Items[i]
 		s.BackupNames = append(s.BackupNames, b.Name)
 		if snapshotOf(o, b) {
 			state := backupState(b)
-			state.Own, state.Elsewhere = b.Spec.Destination.URL == etcd.SnapshotURL(o.Name), !equality.Semantic.DeepEqual(b.Spec.Destination, to)
-			state.Former = b.Annotations[v1alpha1.AnnotationHistoryOf] != etcd.HistoryOf(o, *s.Record)
+			state.Own, state.Elsewhere = b.Spec.Destination.URL == manifests.SnapshotURL(o.Name), !equality.Semantic.DeepEqual(b.Spec.Destination, to)
+			state.Former = b.Annotations[v1alpha1.AnnotationHistoryOf] != manifests.HistoryOf(o, *s.Record)
 			s.Backups = append(s.Backups, state)
 		}
 	}
@@ -62,15 +65,15 @@ func (k *Reconciler) observeBackups(ctx context.Context, o *v1alpha1.EtcdCluster
 }
 
 // backupState is what a Backup says of itself.
-func backupState(b *v1alpha1.Backup) etcd.Backup {
+func backupState(b *v1alpha1.Backup) model.Backup {
 	st := b.Status
-	out := etcd.Backup{
+	out := model.Backup{
 		Name: b.Name, UID: string(b.UID), Leaving: b.DeletionTimestamp != nil, Activity: st.Activity,
 		Complete: meta.IsStatusConditionTrue(st.Conditions, v1alpha1.ConditionComplete),
 		URL:      b.Spec.Destination.URL, Directory: st.Directory, Revision: st.Revision, Size: st.Size,
 	}
-	out.From, _ = etcd.ParseVersion(b.Annotations[v1alpha1.AnnotationVersion])      // Zero for one that was made by hand:
-	out.For, _ = etcd.ParseVersion(b.Annotations[v1alpha1.AnnotationTargetVersion]) // it is for another change.
+	out.From, _ = model.ParseVersion(b.Annotations[v1alpha1.AnnotationVersion])      // Zero for one that was made by hand:
+	out.For, _ = model.ParseVersion(b.Annotations[v1alpha1.AnnotationTargetVersion]) // it is for another change.
 	if out.Complete && st.Verification != nil && meta.IsStatusConditionTrue(st.Conditions, v1alpha1.ConditionVerified) {
 		out.Verified = st.Verification.Time.Time
 		return out
@@ -100,7 +103,7 @@ func conditionMessage(conditions []metav1.Condition, name string) string {
 }
 
 // takeSnapshot creates a Backup, and the claim that it is kept on where it has no other destination.
-func (k *Reconciler) takeSnapshot(ctx context.Context, o *v1alpha1.EtcdCluster, step etcd.TakeSnapshot) error {
+func (k *Reconciler) takeSnapshot(ctx context.Context, o *v1alpha1.EtcdCluster, step steps.TakeSnapshot) error {
 	if _, _, err := k.unmoved(ctx, o); err != nil {
 		return err
 	}
@@ -109,7 +112,7 @@ func (k *Reconciler) takeSnapshot(ctx context.Context, o *v1alpha1.EtcdCluster, 
 		return err
 	}
 	backup := b.Backup(step)
-	if backup.Spec.Destination.URL == etcd.SnapshotURL(o.Name) {
+	if backup.Spec.Destination.URL == manifests.SnapshotURL(o.Name) {
 		if b.Storage == nil {
 			return nil // It was decided on another cluster.
 		}
@@ -130,13 +133,13 @@ func (k *Reconciler) takeSnapshot(ctx context.Context, o *v1alpha1.EtcdCluster, 
 // noSnapshot refuses what only a human can allow, such as more than a quota of the namespace.
 func noSnapshot(err error) error {
 	if apierrors.IsForbidden(err) {
-		return cluster.Refusal{Reason: etcd.ReasonSnapshotFailed, Message: etcd.SnapshotRefused(err)}
+		return cluster.Refusal{Reason: etcdplanner.ReasonSnapshotFailed, Message: etcdplanner.SnapshotRefused(err)}
 	}
 	return err
 }
 
 // makeSnapshotClaim makes the claim where there is none. One that was retained has its snapshots, and stays as it is.
-func (k *Reconciler) makeSnapshotClaim(ctx context.Context, o *v1alpha1.EtcdCluster, b etcd.Blueprint) error {
+func (k *Reconciler) makeSnapshotClaim(ctx context.Context, o *v1alpha1.EtcdCluster, b manifests.Builder) error {
 	claim := &corev1.PersistentVolumeClaim{}
 	name := cluster.Snapshot(o.Name)
 	err := k.Direct.Get(ctx, client.ObjectKey{Namespace: o.Namespace, Name: name}, claim)
@@ -166,16 +169,16 @@ func snapshotOf(o *v1alpha1.EtcdCluster, it client.Object) bool {
 
 // keepSnapshots makes the claim of the snapshots, and the Backups on it, go with the cluster or stay, as spec.storage.deletionPolicy
 // says by now.
-func (k *Reconciler) keepSnapshots(ctx context.Context, o *v1alpha1.EtcdCluster, b etcd.Blueprint) error {
+func (k *Reconciler) keepSnapshots(ctx context.Context, o *v1alpha1.EtcdCluster, b manifests.Builder) error {
 	if b.Record.Snapshot.Backup == "" || b.Storage == nil {
 		return nil
 	}
 	var list v1alpha1.BackupList
-	if err := k.List(ctx, &list, client.InNamespace(o.Namespace), client.MatchingLabels(etcd.SnapshotSelector(o.Name))); err != nil {
+	if err := k.List(ctx, &list, client.InNamespace(o.Namespace), client.MatchingLabels(manifests.SnapshotSelector(o.Name))); err != nil {
 		return fmt.Errorf("list backups: %w", err)
 	}
 	for i := range list.Items {
-		if list.Items[i].Spec.Destination.URL != etcd.SnapshotURL(o.Name) {
+		if list.Items[i].Spec.Destination.URL != manifests.SnapshotURL(o.Name) {
 			continue
 		}
 		if err := k.keepSnapshot(ctx, o, b, &list.Items[i]); err != nil {
@@ -193,7 +196,7 @@ func (k *Reconciler) keepSnapshots(ctx context.Context, o *v1alpha1.EtcdCluster,
 	return k.keepSnapshot(ctx, o, b, claim)
 }
 
-func (k *Reconciler) keepSnapshot(ctx context.Context, o *v1alpha1.EtcdCluster, b etcd.Blueprint, it client.Object) error {
+func (k *Reconciler) keepSnapshot(ctx context.Context, o *v1alpha1.EtcdCluster, b manifests.Builder, it client.Object) error {
 	if !snapshotOf(o, it) || it.GetDeletionTimestamp() != nil || metav1.IsControlledBy(it, o) != b.KeepsSnapshots() {
 		return nil
 	}
@@ -214,7 +217,7 @@ func (k *Reconciler) keepSnapshot(ctx context.Context, o *v1alpha1.EtcdCluster, 
 }
 
 // snapshotOwner is the cluster where the snapshots on its claim go with it, and nobody where they stay.
-func (k *Reconciler) snapshotOwner(o *v1alpha1.EtcdCluster, b etcd.Blueprint) ([]metav1.OwnerReference, error) {
+func (k *Reconciler) snapshotOwner(o *v1alpha1.EtcdCluster, b manifests.Builder) ([]metav1.OwnerReference, error) {
 	if b.KeepsSnapshots() {
 		return nil, nil
 	}

@@ -20,7 +20,8 @@ import (
 
 	"github.com/quorate/quorate/api/v1alpha1"
 	"github.com/quorate/quorate/internal/backup/planner"
-	"github.com/quorate/quorate/internal/cluster/etcd"
+	"github.com/quorate/quorate/internal/cluster/etcd/model"
+	etcdplanner "github.com/quorate/quorate/internal/cluster/etcd/planner"
 	"github.com/quorate/quorate/test/controllersim"
 	"github.com/quorate/quorate/test/fakeapi"
 )
@@ -121,7 +122,7 @@ func TestABackupOfAnotherChangeMakesWayAndAForeignOneDoesNot(t *testing.T) {
 		s.Pass()
 	}
 	c := meta.FindStatusCondition(s.Cluster().Status.Conditions, v1alpha1.ConditionStalled)
-	if c.Reason != etcd.ReasonSnapshotFailed || !strings.Contains(c.Message, "Backup orders-before-3-6-16-2, and that fails: there is no Secret") {
+	if c.Reason != etcdplanner.ReasonSnapshotFailed || !strings.Contains(c.Message, "Backup orders-before-3-6-16-2, and that fails: there is no Secret") {
 		t.Errorf("%+v", c)
 	}
 	s.Edit(func(spec *v1alpha1.EtcdClusterSpec) { spec.Version = "3.7.3" })
@@ -151,7 +152,7 @@ func TestAnUpgradeIsHeldWhileItsSnapshotFails(t *testing.T) {
 		s.Pass()
 	}
 	c := meta.FindStatusCondition(s.Cluster().Status.Conditions, v1alpha1.ConditionStalled)
-	if c.Status != metav1.ConditionTrue || c.Reason != etcd.ReasonSnapshotFailed || !strings.Contains(c.Message, "the volume is too small") {
+	if c.Status != metav1.ConditionTrue || c.Reason != etcdplanner.ReasonSnapshotFailed || !strings.Contains(c.Message, "the volume is too small") {
 		t.Errorf("%+v", c)
 	}
 	if got := s.Cluster().Status.CurrentVersion; got != "3.5.35" {
@@ -181,7 +182,7 @@ func TestAClaimThatIsNotAllowedHoldsTheUpgrade(t *testing.T) {
 		s.Pass()
 	}
 	c := meta.FindStatusCondition(s.Cluster().Status.Conditions, v1alpha1.ConditionStalled)
-	if c.Reason != etcd.ReasonSnapshotFailed || !strings.Contains(c.Message, "exceeded quota") || !strings.Contains(c.Message, "spec.upgrade.snapshot") {
+	if c.Reason != etcdplanner.ReasonSnapshotFailed || !strings.Contains(c.Message, "exceeded quota") || !strings.Contains(c.Message, "spec.upgrade.snapshot") {
 		t.Errorf("%+v", c)
 	}
 	forbidden = false
@@ -255,48 +256,48 @@ func TestWhatABackupSaysOfItself(t *testing.T) {
 	checked := &v1alpha1.BackupVerification{Time: at}
 	for name, tc := range map[string]struct {
 		status v1alpha1.BackupStatus
-		want   etcd.Backup
+		want   model.Backup
 	}{
 		"nothing yet": {},
 		"is being taken": {
 			v1alpha1.BackupStatus{Activity: "5 MiB", Conditions: []metav1.Condition{condition(complete, no, planner.ReasonTaking, ""), condition(stalled, no, "Progressing", "")}},
-			etcd.Backup{Activity: "5 MiB"},
+			model.Backup{Activity: "5 MiB"},
 		},
 		"waits for a human": {
 			v1alpha1.BackupStatus{Conditions: []metav1.Condition{condition(complete, no, "InvalidSpec", "no Secret"), condition(stalled, yes, "InvalidSpec", "no Secret")}},
-			etcd.Backup{Stalled: "no Secret", Since: fakeapi.Now},
+			model.Backup{Stalled: "no Secret", Since: fakeapi.Now},
 		},
 		"failed": {
 			v1alpha1.BackupStatus{CompletionTime: &at, Conditions: []metav1.Condition{
 				condition(complete, no, "DestinationFull", "no room"), condition(stalled, yes, "DestinationFull", "no backup was taken: no room"),
 			}},
-			etcd.Backup{Stalled: "no backup was taken: no room", Failed: "no room", Since: fakeapi.Now},
+			model.Backup{Stalled: "no backup was taken: no room", Failed: "no room", Since: fakeapi.Now},
 		},
 		"is being checked": {
 			v1alpha1.BackupStatus{CompletionTime: &at, Conditions: []metav1.Condition{
 				condition(complete, yes, planner.ReasonComplete, ""), condition(verified, no, planner.ReasonVerifying, ""), condition(stalled, no, "Progressing", ""),
 			}},
-			etcd.Backup{Complete: true},
+			model.Backup{Complete: true},
 		},
 		"did not pass its check": {
 			v1alpha1.BackupStatus{CompletionTime: &at, Conditions: []metav1.Condition{
 				condition(complete, yes, planner.ReasonComplete, ""), condition(verified, no, "BackupDamaged", "torn"),
 				condition(stalled, yes, planner.ReasonVerifyFailed, "it did not pass: torn"),
 			}},
-			etcd.Backup{Complete: true, Stalled: "it did not pass: torn", Failed: "it did not pass: torn", Since: fakeapi.Now},
+			model.Backup{Complete: true, Stalled: "it did not pass: torn", Failed: "it did not pass: torn", Since: fakeapi.Now},
 		},
 		"is verified": {
 			v1alpha1.BackupStatus{CompletionTime: &at, Verification: checked, Conditions: []metav1.Condition{
 				condition(complete, yes, planner.ReasonComplete, ""), condition(verified, yes, planner.ReasonVerified, ""), condition(stalled, no, "Settled", ""),
 			}},
-			etcd.Backup{Complete: true, Verified: fakeapi.Now},
+			model.Backup{Complete: true, Verified: fakeapi.Now},
 		},
 		"was verified once": {
 			v1alpha1.BackupStatus{CompletionTime: &at, Verification: checked, Conditions: []metav1.Condition{
 				condition(complete, yes, planner.ReasonComplete, ""), condition(verified, no, "BackupDamaged", "torn"),
 				condition(stalled, yes, planner.ReasonVerifyFailed, "torn"),
 			}},
-			etcd.Backup{Complete: true, Stalled: "torn", Failed: "torn", Since: fakeapi.Now},
+			model.Backup{Complete: true, Stalled: "torn", Failed: "torn", Since: fakeapi.Now},
 		},
 	} {
 		if diff := cmp.Diff(tc.want, backupState(&v1alpha1.Backup{Status: tc.status})); diff != "" {

@@ -21,7 +21,9 @@ import (
 	"github.com/quorate/quorate/api/v1alpha1"
 	"github.com/quorate/quorate/controllers/owned"
 	"github.com/quorate/quorate/internal/cluster"
-	"github.com/quorate/quorate/internal/cluster/etcd"
+	"github.com/quorate/quorate/internal/cluster/etcd/model"
+	"github.com/quorate/quorate/internal/cluster/etcd/planner"
+	"github.com/quorate/quorate/internal/cluster/etcd/steps"
 )
 
 // A StorageClass is read only before volumes are moved to it. An installation that may not read it finds out by trying.
@@ -36,25 +38,25 @@ import (
 const notExpandable = "only dynamically provisioned pvc can be resized"
 
 // storageState is what the planner needs of a storage specification.
-func storageState(s *v1alpha1.StorageSpec) etcd.Storage {
+func storageState(s *v1alpha1.StorageSpec) model.Storage {
 	if s == nil {
-		return etcd.Storage{}
+		return model.Storage{}
 	}
-	return etcd.Storage{Size: s.Size.Value(), Class: ptr.Deref(s.ClassName, "")}
+	return model.Storage{Size: s.Size.Value(), Class: ptr.Deref(s.ClassName, "")}
 }
 
 // claimState is what a claim says of itself.
-func claimState(c *corev1.PersistentVolumeClaim) etcd.Claim {
-	return etcd.Claim{
+func claimState(c *corev1.PersistentVolumeClaim) model.Claim {
+	return model.Claim{
 		Name: c.Name, UID: string(c.UID), ResourceVersion: c.ResourceVersion,
 		Pending: c.Status.Phase == corev1.ClaimPending && c.Spec.VolumeName == "", Class: ptr.Deref(c.Spec.StorageClassName, ""),
 		Request: c.Spec.Resources.Requests.Storage().Value(), Capacity: c.Status.Capacity.Storage().Value(),
-		Resizing: etcd.ResizeWords(c.Status.Conditions),
+		Resizing: planner.ResizeWords(c.Status.Conditions),
 	}
 }
 
 // smallest is the size of the smallest volume of the members, 0 when none has one.
-func smallest(claims []etcd.Claim, members int) (size int64) {
+func smallest(claims []model.Claim, members int) (size int64) {
 	for _, c := range claims {
 		if c.Ordinal < members && c.Capacity > 0 && (size == 0 || c.Capacity < size) {
 			size = c.Capacity
@@ -64,9 +66,9 @@ func smallest(claims []etcd.Claim, members int) (size int64) {
 }
 
 // judgeStorage finds out whether the volumes can become what is asked for, where they are not.
-func (k *Reconciler) judgeStorage(ctx context.Context, o *v1alpha1.EtcdCluster, s *etcd.State) (err error) {
-	if s.MovesTo() != "" {
-		if s.Want.NoClass, err = k.noClass(ctx, s.MovesTo()); err != nil {
+func (k *Reconciler) judgeStorage(ctx context.Context, o *v1alpha1.EtcdCluster, s *model.State) (err error) {
+	if planner.MovesTo(*s) != "" {
+		if s.Want.NoClass, err = k.noClass(ctx, planner.MovesTo(*s)); err != nil {
 			return err
 		}
 	}
@@ -93,8 +95,8 @@ func (k *Reconciler) noClass(ctx context.Context, name string) (bool, error) {
 }
 
 // tryExpansion asks the API server whether it would let a claim grow. Nothing is written: it is a dry run.
-func (k *Reconciler) tryExpansion(ctx context.Context, o *v1alpha1.EtcdCluster, c *etcd.Claim, size int64) error {
-	err := k.patchClaim(ctx, o, etcd.ExpandClaim{Name: c.Name, ResourceVersion: c.ResourceVersion, Size: size}, client.DryRunAll)
+func (k *Reconciler) tryExpansion(ctx context.Context, o *v1alpha1.EtcdCluster, c *model.Claim, size int64) error {
+	err := k.patchClaim(ctx, o, steps.ExpandClaim{Name: c.Name, ResourceVersion: c.ResourceVersion, Size: size}, client.DryRunAll)
 	var status apierrors.APIStatus
 	switch {
 	case err == nil, apierrors.IsNotFound(err), apierrors.IsConflict(err): // Another look tells.
@@ -112,7 +114,7 @@ func (k *Reconciler) tryExpansion(ctx context.Context, o *v1alpha1.EtcdCluster, 
 }
 
 // expandClaim makes a claim ask for more.
-func (k *Reconciler) expandClaim(ctx context.Context, o *v1alpha1.EtcdCluster, step etcd.ExpandClaim) error {
+func (k *Reconciler) expandClaim(ctx context.Context, o *v1alpha1.EtcdCluster, step steps.ExpandClaim) error {
 	if _, _, err := k.unmoved(ctx, o); err != nil {
 		return err
 	}
@@ -127,7 +129,7 @@ func (k *Reconciler) expandClaim(ctx context.Context, o *v1alpha1.EtcdCluster, s
 }
 
 // patchClaim changes the size that a claim asks for, if it still has the given resource version.
-func (k *Reconciler) patchClaim(ctx context.Context, o *v1alpha1.EtcdCluster, step etcd.ExpandClaim, opts ...client.PatchOption) error {
+func (k *Reconciler) patchClaim(ctx context.Context, o *v1alpha1.EtcdCluster, step steps.ExpandClaim, opts ...client.PatchOption) error {
 	claim := &corev1.PersistentVolumeClaim{ObjectMeta: owned.ObjectMeta(o, step.Name)}
 	claim.ResourceVersion = step.ResourceVersion
 	next := claim.DeepCopy()
@@ -137,7 +139,7 @@ func (k *Reconciler) patchClaim(ctx context.Context, o *v1alpha1.EtcdCluster, st
 }
 
 // remakeSet deletes the StatefulSet without its pods and claims. Ensure makes it anew.
-func (k *Reconciler) remakeSet(ctx context.Context, o *v1alpha1.EtcdCluster, step etcd.RemakeSet) error {
+func (k *Reconciler) remakeSet(ctx context.Context, o *v1alpha1.EtcdCluster, step steps.RemakeSet) error {
 	if _, _, err := k.unmoved(ctx, o); err != nil {
 		return err
 	}

@@ -13,7 +13,9 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/quorate/quorate/internal/cluster"
-	"github.com/quorate/quorate/internal/cluster/etcd"
+	"github.com/quorate/quorate/internal/cluster/etcd/manifests"
+	"github.com/quorate/quorate/internal/cluster/etcd/model"
+	"github.com/quorate/quorate/internal/cluster/etcd/steps"
 	"github.com/quorate/quorate/test/controllersim"
 	"github.com/quorate/quorate/test/fakeapi"
 )
@@ -63,12 +65,12 @@ func TestNoMemberLeavesForWhatWasKnownOfAnother(t *testing.T) {
 		}
 	}
 	members := s.Members()
-	id := members[slices.IndexFunc(members, func(m etcd.Member) bool { return m.Name == name })].ID
+	id := members[slices.IndexFunc(members, func(m model.Member) bool { return m.Name == name })].ID
 	for _, tc := range []struct {
 		pod, claim string
 		held       bool
 	}{{"former", string(claim.UID), true}, {string(pod.UID), "former", true}, {string(pod.UID), string(claim.UID), false}} {
-		step := etcd.RemoveMember{ID: id, Name: name, Via: "orders-0", Pod: tc.pod, Claim: tc.claim}
+		step := steps.RemoveMember{ID: id, Name: name, Via: "orders-0", Pod: tc.pod, Claim: tc.claim}
 		err := s.Op.Kind.Act(t.Context(), s.Cluster(), step)
 		if hold := (cluster.Hold{}); errors.As(err, &hold) != tc.held || (err != nil) != tc.held {
 			t.Errorf("%+v: %v", step, err)
@@ -85,7 +87,7 @@ func TestVolumesOfAnEarlierClusterAreNotPassedOver(t *testing.T) {
 	left := func(labels map[string]string) *corev1.PersistentVolumeClaim {
 		return &corev1.PersistentVolumeClaim{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "data-orders-1", UID: "left", Labels: labels}}
 	}
-	for name, labels := range map[string]map[string]string{"as they were left": etcd.Labels("orders"), "restored by hand": nil} {
+	for name, labels := range map[string]map[string]string{"as they were left": manifests.Labels("orders"), "restored by hand": nil} {
 		s := newStage(t, fakeapi.EtcdCluster(), left(labels))
 		for range 5 {
 			if _, err := s.NewOperator().Reconcile(t.Context(), s.Cluster()); err != nil && (labels != nil || !strings.Contains(err.Error(), "spec.storage is not set")) {
@@ -104,7 +106,7 @@ func TestVolumesOfAnEarlierClusterAreNotPassedOver(t *testing.T) {
 	o.Spec.Size = 1
 	s := newStage(t, o)
 	s.UntilReady()
-	claim := left(etcd.Labels("orders"))
+	claim := left(manifests.Labels("orders"))
 	if err := s.API.Create(t.Context(), claim); err != nil {
 		t.Fatal(err)
 	}

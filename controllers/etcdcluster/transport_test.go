@@ -10,7 +10,8 @@ import (
 
 	"github.com/quorate/quorate/api/v1alpha1"
 	"github.com/quorate/quorate/internal/cluster"
-	"github.com/quorate/quorate/internal/cluster/etcd"
+	"github.com/quorate/quorate/internal/cluster/etcd/model"
+	"github.com/quorate/quorate/internal/cluster/etcd/steps"
 	"github.com/quorate/quorate/test/controllersim"
 )
 
@@ -25,7 +26,7 @@ func TestTLSIsSwitchedOffAndOn(t *testing.T) {
 			t.Fatal(err)
 		}
 		secure := mode == v1alpha1.TLSManaged
-		if record.Secure() != secure || record.Transport.Both || (record.Transport.TLS != nil) != secure {
+		if record.Secure() != secure || record.TLSSwitch.Both || (record.TLSSwitch.TLS != nil) != secure {
 			t.Errorf("%s: record %+v", mode, record)
 		}
 		for name, p := range s.Procs {
@@ -33,7 +34,7 @@ func TestTLSIsSwitchedOffAndOn(t *testing.T) {
 			if err := s.API.Get(t.Context(), types.NamespacedName{Namespace: "default", Name: name}, pod); err != nil {
 				t.Fatal(err)
 			}
-			if hasPort(pod.Spec, etcd.PeerPort) != secure || hasPort(pod.Spec, etcd.PlainPeerPort) == secure {
+			if hasPort(pod.Spec, model.PeerPort) != secure || hasPort(pod.Spec, model.PlainPeerPort) == secure {
 				t.Errorf("%s: ports of %s: %v", mode, name, pod.Spec.Containers[0].Ports)
 			}
 			if p == nil {
@@ -44,7 +45,7 @@ func TestTLSIsSwitchedOffAndOn(t *testing.T) {
 	if fmt.Sprint(s.Secret(cluster.CASecret("orders")).Data) != fmt.Sprint(ca) {
 		t.Error("the authority was made anew")
 	}
-	if !strings.Contains(fmt.Sprint(s.Phases), etcd.ReasonTransport) {
+	if !strings.Contains(fmt.Sprint(s.Phases), steps.ReasonTransport) {
 		t.Errorf("TLSReady said %v", s.Phases)
 	}
 }

@@ -15,7 +15,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/quorate/quorate/internal/cluster"
-	"github.com/quorate/quorate/internal/cluster/etcd"
+	"github.com/quorate/quorate/internal/cluster/etcd/manifests"
 	"github.com/quorate/quorate/test/fakeapi"
 )
 
@@ -27,7 +27,7 @@ func TestOnlyOrphansOfThisClusterAreAdopted(t *testing.T) {
 	set := func(labels map[string]string, born metav1.Time) *appsv1.StatefulSet {
 		return &appsv1.StatefulSet{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "orders", UID: "set", Labels: labels, CreationTimestamp: born}}
 	}
-	ours := set(etcd.Labels("orders"), before)
+	ours := set(manifests.Labels("orders"), before)
 	for name, tc := range map[string]struct {
 		set     *appsv1.StatefulSet
 		change  func(*corev1.Secret)
@@ -37,11 +37,11 @@ func TestOnlyOrphansOfThisClusterAreAdopted(t *testing.T) {
 	}{
 		"an orphan":                                 {set: ours, want: true},
 		"a Secret without a StatefulSet":            {},
-		"beside a StatefulSet of another cluster":   {set: set(etcd.Labels("other"), before)},
-		"beside a StatefulSet that is younger":      {set: set(etcd.Labels("orders"), after)},
+		"beside a StatefulSet of another cluster":   {set: set(manifests.Labels("other"), before)},
+		"beside a StatefulSet that is younger":      {set: set(manifests.Labels("orders"), after)},
 		"a Secret that is younger than the cluster": {set: ours, change: func(s *corev1.Secret) { s.CreationTimestamp = after }},
 		"a Secret without our labels":               {set: ours, change: func(s *corev1.Secret) { s.Labels = nil }},
-		"a Secret of another cluster":               {set: ours, change: func(s *corev1.Secret) { s.Labels = etcd.Labels("other") }},
+		"a Secret of another cluster":               {set: ours, change: func(s *corev1.Secret) { s.Labels = manifests.Labels("other") }},
 		"a Secret of another writer":                {set: ours, manager: "kubectl"},
 		"a Secret with a key of another writer":     {set: ours, further: map[string]string{"next-password": "known"}},
 		"a Secret of another controller": {set: ours, change: func(s *corev1.Secret) {
@@ -56,7 +56,7 @@ func TestOnlyOrphansOfThisClusterAreAdopted(t *testing.T) {
 			}
 			w := fakeapi.New(t, objects...)
 			planted := &corev1.Secret{
-				ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "orders-auth", Labels: etcd.Labels("orders"), CreationTimestamp: before},
+				ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "orders-auth", Labels: manifests.Labels("orders"), CreationTimestamp: before},
 				Data:       map[string][]byte{"password": []byte("known")},
 			}
 			if tc.change != nil {
@@ -116,7 +116,7 @@ func TestTheReferenceToAFormerOwnerIsReplaced(t *testing.T) {
 	w := fakeapi.New(t, o)
 	c := newChildren(w)
 	restored := &corev1.Secret{
-		ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "orders-auth", Labels: etcd.Labels("orders"), OwnerReferences: []metav1.OwnerReference{
+		ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "orders-auth", Labels: manifests.Labels("orders"), OwnerReferences: []metav1.OwnerReference{
 			{APIVersion: "v1", Kind: "PersistentVolumeClaim", Name: "data-orders-0", UID: "former claim"},
 			{APIVersion: "quorate.dev/v1alpha1", Kind: "EtcdCluster", Name: "orders", UID: "former", Controller: ptr.To(true)},
 		}},
@@ -125,7 +125,7 @@ func TestTheReferenceToAFormerOwnerIsReplaced(t *testing.T) {
 	fakeapi.Must(t, w.Create(t.Context(), restored, client.FieldOwner(cluster.ManagedBy)))
 	live, err := c.OwnSecret(t.Context(), o, "orders-auth")
 	fakeapi.Must(t, err)
-	want := Secret{Name: "orders-auth", Type: corev1.SecretTypeOpaque, Labels: etcd.Labels("orders"), Data: maps.Clone(live.Data)}
+	want := Secret{Name: "orders-auth", Type: corev1.SecretTypeOpaque, Labels: manifests.Labels("orders"), Data: maps.Clone(live.Data)}
 	fakeapi.Must(t, c.bringSecret(t.Context(), o, live, want))
 	fakeapi.Must(t, w.Get(t.Context(), client.ObjectKeyFromObject(restored), restored))
 	if string(restored.Data["password"]) != "of root" || !metav1.IsControlledBy(restored, o) ||

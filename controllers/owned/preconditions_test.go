@@ -11,7 +11,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/quorate/quorate/internal/cluster"
-	"github.com/quorate/quorate/internal/cluster/etcd"
+	"github.com/quorate/quorate/internal/cluster/etcd/manifests"
 	"github.com/quorate/quorate/test/fakeapi"
 )
 
@@ -61,7 +61,7 @@ func TestASecretThatChangedSinceItWasReadIsNotWritten(t *testing.T) {
 // authSecret is the Secret of cluster orders with a password.
 func authSecret(password string) Secret {
 	return Secret{
-		Name: "orders-auth", Type: corev1.SecretTypeOpaque, Labels: etcd.Labels("orders"), Data: map[string][]byte{"password": []byte(password)},
+		Name: "orders-auth", Type: corev1.SecretTypeOpaque, Labels: manifests.Labels("orders"), Data: map[string][]byte{"password": []byte(password)},
 	}
 }
 
@@ -88,7 +88,7 @@ func TestAPasswordIsNotMadeBesideOneThatAnotherOperatorMade(t *testing.T) {
 	c := newChildren(w)
 	other := &corev1.Secret{ObjectMeta: ObjectMeta(o, cluster.AuthSecret(o.Name)), Data: map[string][]byte{PasswordKey: []byte("in use")}}
 	fakeapi.Must(t, w.Create(t.Context(), other)) // After this one was found to be missing.
-	passwords, err := c.EnsurePasswords(t.Context(), o, nil, PasswordSecret{Keys: []string{PasswordKey}, Labels: etcd.Labels(o.Name)})
+	passwords, err := c.EnsurePasswords(t.Context(), o, nil, PasswordSecret{Keys: []string{PasswordKey}, Labels: manifests.Labels(o.Name)})
 	var hold cluster.Hold
 	if !errors.As(err, &hold) || passwords != nil {
 		t.Errorf("%v with %d passwords, want it to wait and read what there is", err, len(passwords))

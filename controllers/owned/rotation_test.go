@@ -12,7 +12,7 @@ import (
 
 	"github.com/quorate/quorate/api/v1alpha1"
 	"github.com/quorate/quorate/internal/cluster"
-	"github.com/quorate/quorate/internal/cluster/etcd"
+	"github.com/quorate/quorate/internal/cluster/etcd/manifests"
 	clustertls "github.com/quorate/quorate/internal/cluster/tls"
 	"github.com/quorate/quorate/test/fakeapi"
 )
@@ -54,7 +54,7 @@ func TestARotationWaitsForWhatUsersConnectWith(t *testing.T) {
 		{"what it is to have", LeafData(a.Bundle(), pair), true},
 	} {
 		if tc.data != nil {
-			want := Secret{Name: "app-etcd-user", Type: corev1.SecretTypeOpaque, Labels: etcd.Labels(o.Name), Data: tc.data}
+			want := Secret{Name: "app-etcd-user", Type: corev1.SecretTypeOpaque, Labels: manifests.Labels(o.Name), Data: tc.data}
 			if err := c.EnsureSecret(t.Context(), user, want); err != nil {
 				t.Fatal(err)
 			}

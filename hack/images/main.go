@@ -15,7 +15,8 @@ import (
 	"k8s.io/utils/ptr"
 
 	"github.com/quorate/quorate/api/v1alpha1"
-	"github.com/quorate/quorate/internal/cluster/etcd"
+	etcdmanifests "github.com/quorate/quorate/internal/cluster/etcd/manifests"
+	etcdmodel "github.com/quorate/quorate/internal/cluster/etcd/model"
 	"github.com/quorate/quorate/internal/cluster/redis"
 )
 
@@ -57,11 +58,11 @@ func dataStores(env io.Reader) ([]string, error) {
 		}
 		switch name {
 		case "ETCD":
-			v, err := etcd.ParseVersion(version)
+			v, err := etcdmodel.ParseVersion(version)
 			if err != nil {
 				return nil, fmt.Errorf("read %s: %w", key, err)
 			}
-			out = append(out, etcd.Image(v1alpha1.EtcdClusterSpec{}, v, ""))
+			out = append(out, etcdmanifests.Image(v1alpha1.EtcdClusterSpec{}, v, ""))
 		case "REDIS", "VALKEY":
 			engine := v1alpha1.RedisEngine(strings.ToLower(name))
 			out = append(out, redis.Image(&v1alpha1.RedisClusterSpec{Engine: ptr.To(engine), Version: version}, ""))

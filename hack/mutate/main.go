@@ -1,9 +1,9 @@
 // Command mutate changes one condition or statement of a package at a time and runs the tests of the
 // package. A mutant whose tests pass is a survivor: it is printed with its position.
 //
-//	go run ./hack/mutate -skip Simulation ./internal/cluster/etcd
-//	go run ./hack/mutate -files gate.go,plan.go -limit 25m ./internal/cluster/etcd
-//	go run ./hack/mutate -skip Simulation -every 10 ./internal/cluster/redis
+//	go run ./hack/mutate -skip Simulation ./internal/cluster/etcd/planner
+//	go run ./hack/mutate -files planner.go,recovery.go -limit 25m ./internal/cluster/etcd/planner
+//	go run ./hack/mutate -skip Simulation -every 10 ./internal/cluster/redis/planner
 //
 // All mutants are compiled into one test binary, because a build takes longer than the tests of a
 // planner. A mutant is chosen by an environment variable.

@@ -9,7 +9,7 @@ import (
 	"strings"
 
 	"github.com/quorate/quorate/internal/cluster"
-	"github.com/quorate/quorate/internal/cluster/etcd"
+	etcdplanner "github.com/quorate/quorate/internal/cluster/etcd/planner"
 	"github.com/quorate/quorate/internal/cluster/redis"
 )
 
@@ -40,7 +40,7 @@ func main() {
 func page() string {
 	var b strings.Builder
 	b.WriteString(introduction)
-	write(&b, "etcd", etcd.Outline())
+	write(&b, "etcd", etcdplanner.Outline())
 	write(&b, "Redis and Valkey, mode Sharded", redis.Outline(false))
 	write(&b, "Redis and Valkey, mode Replicated", redis.Outline(true))
 	return strings.TrimRight(b.String(), "\n") + "\n"

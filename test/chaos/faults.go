@@ -14,7 +14,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/quorate/quorate/internal/cluster"
-	"github.com/quorate/quorate/internal/cluster/etcd"
+	"github.com/quorate/quorate/internal/cluster/etcd/model"
 	"github.com/quorate/quorate/test/chaos/report"
 	"github.com/quorate/quorate/test/chaos/schedule"
 	"github.com/quorate/quorate/test/harness"
@@ -249,7 +249,7 @@ func (r *runner) spares(ctx context.Context, node string) error {
 		for set, n := range all {
 			needed := 1
 			if t.Store == schedule.Etcd {
-				needed = etcd.Quorum(n)
+				needed = model.Quorum(n)
 			}
 			if n-here[set] < needed {
 				return fmt.Errorf("%w: %d of %d copies of %s are on %s", errSkip, here[set], n, set, node)

@@ -22,9 +22,9 @@ import (
 	"github.com/quorate/quorate/controllers/owned"
 	"github.com/quorate/quorate/controllers/reconcile"
 	"github.com/quorate/quorate/internal/cluster"
-	"github.com/quorate/quorate/internal/cluster/etcd"
 	"github.com/quorate/quorate/internal/cluster/etcd/etcdclient"
 	"github.com/quorate/quorate/internal/cluster/etcd/etcdfake"
+	"github.com/quorate/quorate/internal/cluster/etcd/model"
 	"github.com/quorate/quorate/test/fakeapi"
 	"github.com/quorate/quorate/test/ownedtest"
 )
@@ -47,7 +47,7 @@ type Etcd struct {
 	// wire is between the operators and the rest.
 	*Wire
 	// Op is the operator that works, and equip what it is given beyond what it needs.
-	Op    *reconcile.Loop[*v1alpha1.EtcdCluster, etcd.State]
+	Op    *reconcile.Loop[*v1alpha1.EtcdCluster, model.State]
 	equip func(*owned.Client)
 	// newKind makes what is under test, and children is what the last one was given.
 	newKind  EtcdFactory
@@ -67,7 +67,7 @@ type Etcd struct {
 }
 
 // EtcdFactory makes the kind under test. connect makes a client of a member.
-type EtcdFactory func(c *owned.Client, connect func(etcdclient.Config) MemberClient) reconcile.Kind[*v1alpha1.EtcdCluster, etcd.State]
+type EtcdFactory func(c *owned.Client, connect func(etcdclient.Config) MemberClient) reconcile.Kind[*v1alpha1.EtcdCluster, model.State]
 
 // NewEtcd returns a simulated cluster with o and more objects in it, and no operator yet.
 func NewEtcd(t *testing.T, newKind EtcdFactory, o *v1alpha1.EtcdCluster, more ...client.Object) *Etcd {
@@ -86,7 +86,7 @@ func NewEtcd(t *testing.T, newKind EtcdFactory, o *v1alpha1.EtcdCluster, more ..
 }
 
 // NewOperator starts another operator.
-func (s *Etcd) NewOperator() *reconcile.Loop[*v1alpha1.EtcdCluster, etcd.State] {
+func (s *Etcd) NewOperator() *reconcile.Loop[*v1alpha1.EtcdCluster, model.State] {
 	op := s.operator()
 	children := ownedtest.New(&fakeapi.API{Client: s.tapped(op.client(s.Cache, false))})
 	children.Direct = owned.PastCache(s.tapped(op.client(s.API, true)), ownedtest.ClockOf(children))
@@ -105,7 +105,7 @@ func (s *Etcd) NewOperator() *reconcile.Loop[*v1alpha1.EtcdCluster, etcd.State] 
 	if recorder == nil {
 		recorder = events.NewFakeRecorder(1000)
 	}
-	return &reconcile.Loop[*v1alpha1.EtcdCluster, etcd.State]{Kind: kind, Client: op.client(s.Cache, false), Direct: op.client(s.API, true), Events: recorder}
+	return &reconcile.Loop[*v1alpha1.EtcdCluster, model.State]{Kind: kind, Client: op.client(s.Cache, false), Direct: op.client(s.API, true), Events: recorder}
 }
 
 // Turn lets the operator make a pass, and another one take its place where it crashes. It reports whether all went well.

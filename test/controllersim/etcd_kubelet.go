@@ -14,8 +14,10 @@ import (
 
 	"github.com/quorate/quorate/api/v1alpha1"
 	"github.com/quorate/quorate/internal/cluster"
-	"github.com/quorate/quorate/internal/cluster/etcd"
 	"github.com/quorate/quorate/internal/cluster/etcd/etcdfake"
+	"github.com/quorate/quorate/internal/cluster/etcd/gate"
+	"github.com/quorate/quorate/internal/cluster/etcd/manifests"
+	"github.com/quorate/quorate/internal/cluster/etcd/model"
 	"github.com/quorate/quorate/test/fakeapi"
 )
 
@@ -32,7 +34,7 @@ func (s *Etcd) Kubelet() {
 	if err := s.API.Get(ctx, types.NamespacedName{Namespace: s.Name.Namespace, Name: cluster.ConfigName(s.Name.Name)}, cm); err != nil {
 		return
 	}
-	record, err := etcd.ParseRecord(cm.Data)
+	record, err := model.ParseRecord(cm.Data)
 	if err != nil {
 		return // No gate makes anything of it.
 	}
@@ -48,7 +50,7 @@ func (s *Etcd) Kubelet() {
 // endPods takes the pods away that the set does not make any more, and the claims that are being deleted.
 func (s *Etcd) endPods(replicas int) {
 	s.T.Helper()
-	for i := range etcd.MaxSize {
+	for i := range model.MaxSize {
 		name := cluster.Pod(s.Name.Name, i)
 		pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: s.Name.Namespace, Name: name}}
 		if i >= replicas && s.API.Delete(s.T.Context(), pod) == nil && s.Procs[name] != nil {
@@ -62,7 +64,7 @@ func (s *Etcd) endPods(replicas int) {
 	}
 }
 
-func (s *Etcd) runPod(set *appsv1.StatefulSet, record etcd.Record, i int) {
+func (s *Etcd) runPod(set *appsv1.StatefulSet, record model.Record, i int) {
 	s.T.Helper()
 	ctx := s.T.Context()
 	name := cluster.Pod(set.Name, i)
@@ -89,7 +91,7 @@ func (s *Etcd) runPod(set *appsv1.StatefulSet, record etcd.Record, i int) {
 		return
 	}
 	if i >= len(record.Members) { // It has no name there yet, or not any more.
-		s.createPod(set, name, i, held(etcd.GateReport{Reason: etcd.GateNotMember}))
+		s.createPod(set, name, i, held(model.GateReport{Reason: model.GateNotMember}))
 		return
 	}
 	d := s.decide(record, i)
@@ -98,7 +100,7 @@ func (s *Etcd) runPod(set *appsv1.StatefulSet, record etcd.Record, i int) {
 		s.disks[name] = &etcdfake.Disk{}
 		d = s.decide(record, i)
 	}
-	if !d.Start && d.Report.Reason != etcd.GateNotMember && d.Report.Reason != etcd.GateHeld {
+	if !d.Start && d.Report.Reason != model.GateNotMember && d.Report.Reason != model.GateHeld {
 		s.T.Fatalf("%s is held back: %s", name, d.Report.Message)
 	}
 	if !d.Start {
@@ -112,7 +114,7 @@ func (s *Etcd) runPod(set *appsv1.StatefulSet, record etcd.Record, i int) {
 }
 
 // start starts the server of a pod whose gate lets it.
-func (s *Etcd) start(set *appsv1.StatefulSet, record etcd.Record, i int, d etcd.GateDecision) {
+func (s *Etcd) start(set *appsv1.StatefulSet, record model.Record, i int, d gate.Decision) {
 	s.T.Helper()
 	name := record.Members[i].Name
 	token := string(set.UID)
@@ -122,7 +124,7 @@ func (s *Etcd) start(set *appsv1.StatefulSet, record etcd.Record, i int, d etcd.
 	proc, err := s.Net.Start(etcdfake.Config{
 		Self: record.Members[i], Token: token, State: d.State, Members: record.Members,
 		Version: set.Spec.Template.Annotations[v1alpha1.AnnotationVersion],
-		Plain:   listens(set, etcd.PlainPeerPort), TLS: listens(set, etcd.PeerPort),
+		Plain:   listens(set, model.PlainPeerPort), TLS: listens(set, model.PeerPort),
 	}, s.disks[name])
 	switch {
 	case errors.Is(err, etcdfake.ErrRemoved):
@@ -144,11 +146,11 @@ func listens(set *appsv1.StatefulSet, port int32) bool {
 }
 
 // decide is what the gate of a pod decides.
-func (s *Etcd) decide(record etcd.Record, i int) etcd.GateDecision {
+func (s *Etcd) decide(record model.Record, i int) gate.Decision {
 	name := record.Members[i].Name
-	return etcd.DecideStart(etcd.GateInput{
+	return gate.Decide(gate.Input{
 		Self: record.Members[i], Record: record, Answers: s.Net.Answers(record.Members[i], record.Members),
-		Disk: map[bool]etcd.Disk{true: etcd.DiskReady}[s.disks[name].HasLog], Epoch: s.epochs[name], Log: &etcd.LogEnd{Term: 1, Index: 1},
+		Disk: map[bool]gate.Disk{true: gate.DiskReady}[s.disks[name].HasLog], Epoch: s.epochs[name], Log: &model.LogEnd{Term: 1, Index: 1},
 	})
 }
 
@@ -159,22 +161,22 @@ func (s *Etcd) born() metav1.Time {
 }
 
 // held is what the kubelet says of a pod that its gate does not let start.
-func held(report etcd.GateReport) *corev1.PodStatus {
+func held(report model.GateReport) *corev1.PodStatus {
 	return &corev1.PodStatus{InitContainerStatuses: []corev1.ContainerStatus{{
-		Name: etcd.ContainerGate, State: corev1.ContainerState{Running: &corev1.ContainerStateRunning{}},
+		Name: manifests.ContainerGate, State: corev1.ContainerState{Running: &corev1.ContainerStateRunning{}},
 		LastTerminationState: corev1.ContainerState{Terminated: &corev1.ContainerStateTerminated{ExitCode: 1, Message: report.Encode()}},
 	}}}
 }
 
 // crashed is what the kubelet says of a pod whose gate has let etcd go, which has ended for the third time with these last words.
 func crashed(disk *etcdfake.Disk, last string) *corev1.PodStatus {
-	report := etcd.GateReport{Reason: etcd.GateStart, Agreed: disk.Agreed().Minor}
+	report := model.GateReport{Reason: model.GateStart, Agreed: disk.Agreed().Minor}
 	return &corev1.PodStatus{
 		InitContainerStatuses: []corev1.ContainerStatus{{
-			Name: etcd.ContainerGate, State: corev1.ContainerState{Terminated: &corev1.ContainerStateTerminated{Message: report.Encode()}},
+			Name: manifests.ContainerGate, State: corev1.ContainerState{Terminated: &corev1.ContainerStateTerminated{Message: report.Encode()}},
 		}},
 		ContainerStatuses: []corev1.ContainerStatus{{
-			Name: etcd.ContainerEtcd, RestartCount: 3, State: corev1.ContainerState{Waiting: &corev1.ContainerStateWaiting{Reason: "CrashLoopBackOff"}},
+			Name: manifests.ContainerEtcd, RestartCount: 3, State: corev1.ContainerState{Waiting: &corev1.ContainerStateWaiting{Reason: "CrashLoopBackOff"}},
 			LastTerminationState: corev1.ContainerState{Terminated: &corev1.ContainerStateTerminated{ExitCode: 1, Message: last}},
 		}},
 	}
@@ -207,7 +209,7 @@ func (s *Etcd) createPod(set *appsv1.StatefulSet, name string, i int, problem *c
 		PodIP:      fmt.Sprintf("10.0.0.%d", i),
 		Conditions: []corev1.PodCondition{{Type: corev1.PodReady, Status: corev1.ConditionTrue}},
 		ContainerStatuses: []corev1.ContainerStatus{{
-			Name: etcd.ContainerEtcd, State: corev1.ContainerState{Running: &corev1.ContainerStateRunning{}},
+			Name: manifests.ContainerEtcd, State: corev1.ContainerState{Running: &corev1.ContainerStateRunning{}},
 		}},
 	}
 	if err := s.API.Status().Update(s.T.Context(), pod); err != nil {

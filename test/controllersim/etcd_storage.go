@@ -19,7 +19,7 @@ import (
 
 	"github.com/quorate/quorate/api/v1alpha1"
 	"github.com/quorate/quorate/internal/cluster"
-	"github.com/quorate/quorate/internal/cluster/etcd"
+	"github.com/quorate/quorate/internal/cluster/etcd/manifests"
 )
 
 // createClaim makes the claim of an ordinal from the template of the set, with a volume at once.
@@ -30,7 +30,7 @@ func (s *Etcd) createClaim(set *appsv1.StatefulSet, i int) {
 	}
 	name := cluster.Claim(set.Name, i)
 	claim := set.Spec.VolumeClaimTemplates[0].DeepCopy()
-	claim.ObjectMeta = metav1.ObjectMeta{CreationTimestamp: s.born(), Namespace: set.Namespace, Name: name, Labels: etcd.Selector(set.Name)}
+	claim.ObjectMeta = metav1.ObjectMeta{CreationTimestamp: s.born(), Namespace: set.Namespace, Name: name, Labels: manifests.Selector(set.Name)}
 	claim.Status = corev1.PersistentVolumeClaimStatus{Phase: corev1.ClaimBound, Capacity: claim.Spec.Resources.Requests}
 	if absent(claim.Spec) {
 		claim.Status = corev1.PersistentVolumeClaimStatus{Phase: corev1.ClaimPending}

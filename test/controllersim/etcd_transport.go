@@ -7,7 +7,7 @@ import (
 
 	"github.com/quorate/quorate/api/v1alpha1"
 	"github.com/quorate/quorate/internal/cluster"
-	"github.com/quorate/quorate/internal/cluster/etcd"
+	"github.com/quorate/quorate/internal/cluster/etcd/steps"
 )
 
 // Switched changes the mode and runs passes until the cluster is Ready with it. What is given is done before each pass.
@@ -20,7 +20,7 @@ func (s *TimedEtcd) Switched(mode v1alpha1.TLSMode, before ...func()) {
 		}
 		s.Pass()
 		o := s.Cluster()
-		if meta.IsStatusConditionTrue(o.Status.Conditions, v1alpha1.ConditionReady) && s.TLSReady().Reason != etcd.ReasonTransport && s.handed() == mode {
+		if meta.IsStatusConditionTrue(o.Status.Conditions, v1alpha1.ConditionReady) && s.TLSReady().Reason != steps.ReasonTransport && s.handed() == mode {
 			return
 		}
 	}

@@ -6,7 +6,7 @@ import (
 
 	"github.com/quorate/quorate/api/v1alpha1"
 	"github.com/quorate/quorate/controllers/reconcile"
-	"github.com/quorate/quorate/internal/cluster/etcd"
+	"github.com/quorate/quorate/internal/cluster/etcd/model"
 )
 
 // hibernatedMidway hibernates on the way to another size.
@@ -43,7 +43,7 @@ func (s *Etcd) Hibernate() {
 }
 
 // OnNodes puts the pods of the cluster on nodes of their own, named after them, and returns an operator that watches nodes.
-func (s *Etcd) OnNodes() *reconcile.Loop[*v1alpha1.EtcdCluster, etcd.State] {
+func (s *Etcd) OnNodes() *reconcile.Loop[*v1alpha1.EtcdCluster, model.State] {
 	s.T.Helper()
 	var pods corev1.PodList
 	if err := s.API.List(s.T.Context(), &pods); err != nil {

@@ -23,7 +23,7 @@ import (
 
 	"github.com/quorate/quorate/api/v1alpha1"
 	"github.com/quorate/quorate/controllers/owned"
-	"github.com/quorate/quorate/internal/cluster/etcd"
+	"github.com/quorate/quorate/internal/cluster/etcd/manifests"
 	"github.com/quorate/quorate/internal/cluster/kube"
 	"github.com/quorate/quorate/test/fakeapi"
 	"github.com/quorate/quorate/test/repository"
@@ -247,7 +247,7 @@ func traced(t *testing.T, kind string, o client.Object, same bool) []string {
 	case *v1alpha1.RedisCluster:
 		return []string{words(t, o.Status)}
 	case *appsv1.StatefulSet:
-		delete(o.Annotations, etcd.AnnotationReach)
+		delete(o.Annotations, manifests.AnnotationReach)
 	case *corev1.ConfigMap:
 		delete(o.Data, "proven")
 		delete(o.Data, "transport")

@@ -15,7 +15,7 @@ import (
 
 	"github.com/quorate/quorate/api/v1alpha1"
 	"github.com/quorate/quorate/controllers/owned"
-	"github.com/quorate/quorate/internal/cluster/etcd"
+	"github.com/quorate/quorate/internal/cluster/etcd/manifests"
 	clustertls "github.com/quorate/quorate/internal/cluster/tls"
 )
 
@@ -94,7 +94,7 @@ func (s *TimedEtcd) Pods() map[types.UID]string {
 	}
 	out := map[types.UID]string{}
 	for i := range list.Items {
-		out[list.Items[i].UID] = list.Items[i].Annotations[etcd.AnnotationTrust]
+		out[list.Items[i].UID] = list.Items[i].Annotations[manifests.AnnotationTrust]
 	}
 	return out
 }

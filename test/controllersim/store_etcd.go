@@ -3,14 +3,14 @@ package controllersim
 import (
 	"context"
 
-	"github.com/quorate/quorate/internal/cluster/etcd"
 	"github.com/quorate/quorate/internal/cluster/etcd/etcdfake"
+	"github.com/quorate/quorate/internal/cluster/etcd/model"
 	"github.com/quorate/quorate/internal/cluster/etcd/users"
 )
 
 // MemberClient talks to a simulated member about its cluster and its users.
 type MemberClient interface {
-	etcd.Client
+	model.Client
 	users.Client
 }
 
@@ -47,15 +47,15 @@ func (l *etcdClient) tell(ctx context.Context, what string, tell func(c *etcdfak
 	return l.op.tell(ctx, what, l.pod, func(context.Context) error { return tell(l.c()) })
 }
 
-func (l *etcdClient) Status(ctx context.Context) (etcd.View, error) {
+func (l *etcdClient) Status(ctx context.Context) (model.Status, error) {
 	return asked(ctx, l, "Status", (*etcdfake.Client).Status)
 }
 
-func (l *etcdClient) Members(ctx context.Context) ([]etcd.Member, error) {
+func (l *etcdClient) Members(ctx context.Context) ([]model.Member, error) {
 	return asked(ctx, l, "Members", (*etcdfake.Client).Members)
 }
 
-func (l *etcdClient) ClusterVersion(ctx context.Context) (etcd.Version, error) {
+func (l *etcdClient) ClusterVersion(ctx context.Context) (model.Version, error) {
 	return asked(ctx, l, "ClusterVersion", (*etcdfake.Client).ClusterVersion)
 }
 
@@ -63,23 +63,23 @@ func (l *etcdClient) Compacted(ctx context.Context) (bool, error) {
 	return asked(ctx, l, "Compacted", (*etcdfake.Client).Compacted)
 }
 
-func (l *etcdClient) Largest(ctx context.Context) ([]etcd.KeyGroup, error) {
+func (l *etcdClient) Largest(ctx context.Context) ([]model.KeyGroup, error) {
 	return asked(ctx, l, "Largest", (*etcdfake.Client).Largest)
 }
 
-func (l *etcdClient) Auth(ctx context.Context, p string) (etcd.Auth, error) {
-	return asked(ctx, l, "Auth", func(c *etcdfake.Client, ctx context.Context) (etcd.Auth, error) { return c.Auth(ctx, p) })
+func (l *etcdClient) Auth(ctx context.Context, p string) (model.Auth, error) {
+	return asked(ctx, l, "Auth", func(c *etcdfake.Client, ctx context.Context) (model.Auth, error) { return c.Auth(ctx, p) })
 }
 
-func (l *etcdClient) HashKV(ctx context.Context, revision int64) (etcd.Hash, error) {
-	return asked(ctx, l, "HashKV", func(c *etcdfake.Client, ctx context.Context) (etcd.Hash, error) { return c.HashKV(ctx, revision) })
+func (l *etcdClient) HashKV(ctx context.Context, revision int64) (model.Hash, error) {
+	return asked(ctx, l, "HashKV", func(c *etcdfake.Client, ctx context.Context) (model.Hash, error) { return c.HashKV(ctx, revision) })
 }
 
-func (l *etcdClient) Vitals(ctx context.Context) (etcd.Vitals, error) {
-	return asked(ctx, l, "Vitals", func(c *etcdfake.Client, ctx context.Context) (etcd.Vitals, error) {
+func (l *etcdClient) Vitals(ctx context.Context) (model.MemberMetrics, error) {
+	return asked(ctx, l, "Vitals", func(c *etcdfake.Client, ctx context.Context) (model.MemberMetrics, error) {
 		l.s.Vitals.Add(1)
 		if l.s.Silent {
-			return etcd.Vitals{}, etcdfake.ErrNoAnswer
+			return model.MemberMetrics{}, etcdfake.ErrNoAnswer
 		}
 		return c.Vitals(ctx)
 	})
@@ -113,7 +113,7 @@ func (l *etcdClient) RemoveMember(ctx context.Context, id uint64) error {
 	return l.tell(ctx, "RemoveMember", func(c *etcdfake.Client) error { return c.RemoveMember(ctx, id) })
 }
 
-func (l *etcdClient) Downgrade(ctx context.Context, v etcd.Version) error {
+func (l *etcdClient) Downgrade(ctx context.Context, v model.Version) error {
 	return l.tell(ctx, "Downgrade", func(c *etcdfake.Client) error { return c.Downgrade(ctx, v) })
 }
 
@@ -129,7 +129,7 @@ func (l *etcdClient) Compact(ctx context.Context, revision int64) error {
 	return l.tell(ctx, "Compact", func(c *etcdfake.Client) error { return c.Compact(ctx, revision) })
 }
 
-func (l *etcdClient) Disarm(ctx context.Context, a etcd.Alarm) error {
+func (l *etcdClient) Disarm(ctx context.Context, a model.Alarm) error {
 	return l.tell(ctx, "Disarm", func(c *etcdfake.Client) error { return c.Disarm(ctx, a) })
 }
 

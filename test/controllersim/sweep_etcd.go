@@ -10,8 +10,8 @@ import (
 
 	"github.com/quorate/quorate/api/v1alpha1"
 	"github.com/quorate/quorate/internal/cluster"
-	"github.com/quorate/quorate/internal/cluster/etcd"
 	"github.com/quorate/quorate/internal/cluster/etcd/etcdfake"
+	"github.com/quorate/quorate/internal/cluster/etcd/model"
 )
 
 // parts is nowhere when the cluster was Ready once: a sweep of that has to begin at the beginning.
@@ -70,7 +70,7 @@ func (s *Etcd) Sound() {
 }
 
 // Members are those of the cluster as they know it themselves, none without a leader.
-func (s *Etcd) Members() []etcd.Member {
+func (s *Etcd) Members() []model.Member {
 	for _, p := range s.Procs {
 		for _, tls := range []bool{true, false} {
 			c := &etcdfake.Client{Network: s.Net, Process: p, TLS: tls, Root: true}
@@ -90,7 +90,7 @@ func (s *Etcd) quorum() (voters, up, learners int) {
 	}
 	for _, o := range s.Past.State("StatefulSet", s.Past.Now()) {
 		set := o.(*appsv1.StatefulSet)
-		for i := ptr.Deref(set.Spec.Replicas, 1); i < etcd.MaxSize; i++ {
+		for i := ptr.Deref(set.Spec.Replicas, 1); i < model.MaxSize; i++ {
 			delete(pods, cluster.Pod(set.Name, int(i))) // It is about to be deleted.
 		}
 	}
@@ -118,11 +118,11 @@ func (s *Etcd) guard(c *call) func(error) {
 	}
 	voters, up, _ := s.quorum()
 	// A restore in place ends all members on purpose, and so does hibernation.
-	safe := s.led == 1 && !s.hibernates() && voters > 1 && up >= etcd.Quorum(voters)
+	safe := s.led == 1 && !s.hibernates() && voters > 1 && up >= model.Quorum(voters)
 	return func(err error) {
 		s.Past.CatchUp()
 		voters, up, learners := s.quorum()
-		if err == nil && safe && up < etcd.Quorum(voters) {
+		if err == nil && safe && up < model.Quorum(voters) {
 			s.T.Errorf("%s leaves %d of %d voters", c, up, voters)
 		}
 		if learners > 1 {

@@ -14,8 +14,8 @@ import (
 
 // speaking are the packages whose words users read as the reason of a condition or of an event.
 var speaking = []string{
-	"api/v1alpha1", "controllers/*", "internal/cluster", "internal/cluster/etcd", "internal/cluster/etcd/users",
-	"internal/cluster/redis", "internal/cluster/redis/users", "internal/cluster/autoscale", "internal/backup/planner", "internal/backup/job",
+	"api/v1alpha1", "controllers/*", "internal/cluster", "internal/cluster/etcd/*", "internal/cluster/redis/*",
+	"internal/cluster/autoscale", "internal/backup/planner", "internal/backup/job",
 	"cmd/agent",
 }
 

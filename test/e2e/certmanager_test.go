@@ -22,7 +22,7 @@ import (
 
 	"github.com/quorate/quorate/api/v1alpha1"
 	"github.com/quorate/quorate/internal/cluster"
-	"github.com/quorate/quorate/internal/cluster/etcd"
+	"github.com/quorate/quorate/internal/cluster/etcd/model"
 	"github.com/quorate/quorate/test/certmanager"
 	"github.com/quorate/quorate/test/harness"
 )
@@ -232,7 +232,7 @@ func (s *scope) shown(ctx context.Context, t *testing.T, pod string) []byte {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(ctx, 10*time.Second)
 	defer cancel()
-	plain, err := s.Dial(ctx, types.NamespacedName{Namespace: s.ns, Name: pod}, "", etcd.ClientPort)
+	plain, err := s.Dial(ctx, types.NamespacedName{Namespace: s.ns, Name: pod}, "", model.ClientPort)
 	must(t, err)
 	defer func() { _ = plain.Close() }()
 	mine := s.secretOf(ctx, t, cluster.ClientTLSSecret("orders"))

@@ -19,7 +19,8 @@ import (
 	"sigs.k8s.io/e2e-framework/pkg/features"
 
 	"github.com/quorate/quorate/api/v1alpha1"
-	"github.com/quorate/quorate/internal/cluster/etcd"
+	etcdmanifests "github.com/quorate/quorate/internal/cluster/etcd/manifests"
+	etcdmodel "github.com/quorate/quorate/internal/cluster/etcd/model"
 	"github.com/quorate/quorate/internal/cluster/redis"
 	"github.com/quorate/quorate/test/harness"
 )
@@ -49,9 +50,9 @@ func TestDataMovesHereFromServersOfSomebodyElse(t *testing.T) {
 			})
 		})).
 		Assess("of etcd with users of its own", step(func(ctx context.Context, t *testing.T, s *scope) {
-			version, err := etcd.ParseVersion(s.version(t, "ETCD_3_5"))
+			version, err := etcdmodel.ParseVersion(s.version(t, "ETCD_3_5"))
 			must(t, err)
-			ip := s.theirPod(ctx, t, "their-etcd", etcd.Image(v1alpha1.EtcdClusterSpec{}, version, ""), "etcd", "--data-dir=/data",
+			ip := s.theirPod(ctx, t, "their-etcd", etcdmanifests.Image(v1alpha1.EtcdClusterSpec{}, version, ""), "etcd", "--data-dir=/data",
 				"--listen-client-urls=http://0.0.0.0:2379", "--advertise-client-urls=http://127.0.0.1:2379")
 			s.fillTheirEtcd(ctx, t)
 			b := backupOf(s, "of-etcd", v1alpha1.KindEtcdCluster, "legacy", to)

@@ -35,7 +35,7 @@ import (
 
 	"github.com/quorate/quorate/api/v1alpha1"
 	"github.com/quorate/quorate/internal/cluster"
-	"github.com/quorate/quorate/internal/cluster/etcd"
+	"github.com/quorate/quorate/internal/cluster/etcd/model"
 	"github.com/quorate/quorate/internal/cluster/kube"
 	"github.com/quorate/quorate/test/harness"
 	"github.com/quorate/quorate/test/loopback"
@@ -151,7 +151,7 @@ func (s *scope) prometheus(ctx context.Context, t *testing.T) string {
 	manager := s.manager(ctx, t)
 	secret := s.secretOf(ctx, t, cluster.ConnectionSecret("orders"))
 	toManager := s.forward(ctx, t, client.ObjectKeyFromObject(manager), harness.MetricsPort)
-	toEtcd := s.forward(ctx, t, types.NamespacedName{Namespace: s.ns, Name: "orders-0"}, etcd.ClientPort)
+	toEtcd := s.forward(ctx, t, types.NamespacedName{Namespace: s.ns, Name: "orders-0"}, model.ClientPort)
 	toExporter := s.forward(ctx, t, s.exporterPod(ctx, t), 9121)
 	rules, err := filepath.Abs(filepath.Join(monitoringDir, "rules.yaml"))
 	must(t, err)

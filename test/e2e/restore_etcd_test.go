@@ -18,7 +18,9 @@ import (
 	"github.com/quorate/quorate/api/v1alpha1"
 	"github.com/quorate/quorate/internal/backup/planner"
 	"github.com/quorate/quorate/internal/cluster"
-	"github.com/quorate/quorate/internal/cluster/etcd"
+	"github.com/quorate/quorate/internal/cluster/etcd/config"
+	"github.com/quorate/quorate/internal/cluster/etcd/model"
+	"github.com/quorate/quorate/internal/cluster/etcd/steps"
 	"github.com/quorate/quorate/test/harness"
 )
 
@@ -72,7 +74,7 @@ func TestAnEtcdClusterIsRestoredInPlace(t *testing.T) {
 		t.Helper()
 		r := restoreOf(s, name, c.Name, b.Name)
 		says := confirmRestore(ctx, t, s, r)
-		if !strings.Contains(says, etcd.CopyName(r.Status.Plan)) || !strings.Contains(says, b.Status.Directory) {
+		if !strings.Contains(says, model.CopyName(r.Status.Plan)) || !strings.Contains(says, b.Status.Directory) {
 			t.Errorf("the plan is: %s", says)
 		}
 		began := time.Now()
@@ -105,7 +107,7 @@ func TestAnEtcdClusterIsRestoredInPlace(t *testing.T) {
 			must(t, store.Close())
 			restored(ctx, t, s, "undo")
 			for i := range 3 {
-				if name := cluster.Pod(c.Name, i); !strings.Contains(onVolume(ctx, t, s, name), etcd.CopyName("")) {
+				if name := cluster.Pod(c.Name, i); !strings.Contains(onVolume(ctx, t, s, name), model.CopyName("")) {
 					t.Errorf("%s has not set aside what it had: there is %s", name, onVolume(ctx, t, s, name))
 				}
 			}
@@ -113,7 +115,7 @@ func TestAnEtcdClusterIsRestoredInPlace(t *testing.T) {
 			now, err := store.Get(ctx, markKey(3))
 			must(t, err)
 			must(t, store.Close())
-			if now.Header.Revision < r.Header.Revision+etcd.RestoreBump {
+			if now.Header.Revision < r.Header.Revision+model.RestoreBump {
 				t.Errorf("the cluster is at revision %d, and watchers have seen %d", now.Header.Revision, r.Header.Revision)
 			}
 		})).
@@ -121,7 +123,7 @@ func TestAnEtcdClusterIsRestoredInPlace(t *testing.T) {
 			loseDisksBut(ctx, t, s, c, -1)
 			must(t, harness.Until(ctx, s.Cluster, c, harness.Deadline{What: "the loss to be noticed", Within: 2 * time.Minute}, func(c *v1alpha1.EtcdCluster) (bool, string) {
 				stalled := meta.FindStatusCondition(c.Status.Conditions, v1alpha1.ConditionStalled)
-				return stalled != nil && stalled.Reason == etcd.ReasonQuorumLost && strings.Contains(stalled.Message, "create a Restore"), c.Status.Activity
+				return stalled != nil && stalled.Reason == steps.ReasonQuorumLost && strings.Contains(stalled.Message, "create a Restore"), c.Status.Activity
 			}))
 			restored(ctx, t, s, "from-nothing")
 			writeMarks(ctx, t, s, c)
@@ -197,7 +199,7 @@ func backPod(s *scope, claim, image, plan string) *corev1.Pod {
 			Containers: []corev1.Container{{
 				Name: "back", Image: image, Command: []string{"/agent", "back", "etcd", "--plan=" + plan},
 				SecurityContext: &corev1.SecurityContext{AllowPrivilegeEscalation: ptr.To(false), Capabilities: &corev1.Capabilities{Drop: []corev1.Capability{"ALL"}}},
-				VolumeMounts:    []corev1.VolumeMount{{Name: "data", MountPath: etcd.DataMount}},
+				VolumeMounts:    []corev1.VolumeMount{{Name: "data", MountPath: config.DataMount}},
 			}},
 			Volumes: []corev1.Volume{{Name: "data", VolumeSource: corev1.VolumeSource{
 				PersistentVolumeClaim: &corev1.PersistentVolumeClaimVolumeSource{ClaimName: claim},

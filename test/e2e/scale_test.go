@@ -15,7 +15,7 @@ import (
 
 	"github.com/quorate/quorate/api/v1alpha1"
 	"github.com/quorate/quorate/internal/cluster"
-	"github.com/quorate/quorate/internal/cluster/etcd"
+	"github.com/quorate/quorate/internal/cluster/etcd/model"
 	"github.com/quorate/quorate/test/harness"
 )
 
@@ -85,7 +85,7 @@ func wantSize(ctx context.Context, t *testing.T, s *scope, c *v1alpha1.EtcdClust
 		t.Errorf("there are %d pods instead of %d", len(pods), size)
 	}
 	budget := refresh(ctx, t, s, &policyv1.PodDisruptionBudget{ObjectMeta: metav1.ObjectMeta{Namespace: s.ns, Name: c.Name}})
-	if got, want := budget.Spec.MinAvailable.IntValue(), etcd.Quorum(int(size)); got != want {
+	if got, want := budget.Spec.MinAvailable.IntValue(), model.Quorum(int(size)); got != want {
 		t.Errorf("the disruption budget keeps %d pods instead of %d", got, want)
 	}
 	var claims corev1.PersistentVolumeClaimList

@@ -11,7 +11,7 @@ import (
 	"sigs.k8s.io/e2e-framework/pkg/features"
 
 	"github.com/quorate/quorate/api/v1alpha1"
-	"github.com/quorate/quorate/internal/cluster/etcd"
+	"github.com/quorate/quorate/internal/cluster/etcd/steps"
 	"github.com/quorate/quorate/test/harness"
 )
 
@@ -62,8 +62,8 @@ func switchTLS(ctx context.Context, t *testing.T, s *scope, c *v1alpha1.EtcdClus
 			t.Errorf("%s members are ready: %s", c.Status.Ready, c.Status.Activity)
 		}
 		ready, secured := conditionOf(c, v1alpha1.ConditionReady), conditionOf(c, v1alpha1.ConditionTLSReady)
-		said = said || secured.Reason == etcd.ReasonTransport
-		return c.Status.ObservedGeneration >= generation && ready.Status == metav1.ConditionTrue && secured.Reason != etcd.ReasonTransport && said,
+		said = said || secured.Reason == steps.ReasonTransport
+		return c.Status.ObservedGeneration >= generation && ready.Status == metav1.ConditionTrue && secured.Reason != steps.ReasonTransport && said,
 			c.Status.Activity
 	}))
 	figure(t, "TLS %s after %.0f s", tls.TLSMode(), time.Since(began).Seconds())

@@ -21,7 +21,7 @@ import (
 
 	"github.com/quorate/quorate/api/v1alpha1"
 	"github.com/quorate/quorate/internal/cluster"
-	"github.com/quorate/quorate/internal/cluster/etcd"
+	"github.com/quorate/quorate/internal/cluster/etcd/manifests"
 	"github.com/quorate/quorate/test/certmanager"
 )
 
@@ -49,7 +49,7 @@ func TestCertificatesOfCertManager(t *testing.T) {
 	}
 	defer c.Delete(ctx, o) //nolint:errcheck // The server goes away with the tests.
 	children := &owned.Client{Client: c, Direct: c, Domain: "cluster.local", Now: time.Now}
-	want := owned.Certificates{Spec: o.Spec.TLS, Labels: etcd.Labels(o.Name), Leafs: etcd.Leafs(o.Name, o.Namespace, "cluster.local")}
+	want := owned.Certificates{Spec: o.Spec.TLS, Labels: manifests.Labels(o.Name), Leafs: manifests.Leafs(o.Name, o.Namespace, "cluster.local")}
 	ensure := func() error { return children.EnsureCertificates(ctx, o, want) }
 
 	wantError(t, ensure(), "cert-manager is not installed: its CRD certificates.cert-manager.io is missing")

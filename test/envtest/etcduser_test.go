@@ -9,7 +9,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/quorate/quorate/api/v1alpha1"
-	"github.com/quorate/quorate/internal/cluster/etcd"
+	"github.com/quorate/quorate/internal/cluster/etcd/manifests"
 )
 
 var userKind = kind{"EtcdUser", "etcdusers", `
@@ -111,7 +111,7 @@ func TestAUsernameMayBeSpelledOut(t *testing.T) {
 // that user without a password.
 func TestNoUserHasTheNameInACertificate(t *testing.T) {
 	s := apiServer(t)
-	for secret, leaf := range etcd.Leafs("orders", "default", "cluster.local") {
+	for secret, leaf := range manifests.Leafs("orders", "default", "cluster.local") {
 		u := toUnstructured(t, overlay(parse(t, userKind.base), parse(t, fmt.Sprintf(`spec: {username: %s}`, leaf.CommonName))))
 		if err := s.client.Create(testContext(t), u, client.DryRunAll); err == nil {
 			t.Errorf("a user may be named %s like the certificate in %s", leaf.CommonName, secret)

@@ -11,7 +11,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/quorate/quorate/api/v1alpha1"
-	"github.com/quorate/quorate/internal/cluster/etcd"
+	etcdconfig "github.com/quorate/quorate/internal/cluster/etcd/config"
+	etcdmodel "github.com/quorate/quorate/internal/cluster/etcd/model"
 	"github.com/quorate/quorate/internal/cluster/redis"
 )
 
@@ -99,11 +100,11 @@ func withExtra(key, value string) object {
 }
 
 func TestNoOperatorOwnedKeyOfEtcdIsAdmitted(t *testing.T) {
-	keys := append(slices.Concat(etcd.OwnedConfigKeys, etcdRefused), mapKeys(etcd.TypedConfigKeys)...)
+	keys := append(slices.Concat(etcdconfig.OwnedConfigKeys, etcdRefused), mapKeys(etcdconfig.TypedConfigKeys)...)
 	for _, key := range keys {
 		refusal(t, admitted(t, etcdKind, withExtra(key, "1")), "spec.config.extra", "config.extra: ")
 	}
-	for key, field := range etcd.TypedConfigKeys {
+	for key, field := range etcdconfig.TypedConfigKeys {
 		refusal(t, admitted(t, etcdKind, withExtra(key, "1")), "spec.config.extra", "instead of "+key+" use spec.config."+field)
 	}
 	t.Logf("%d keys of etcd refused", len(keys))
@@ -127,12 +128,12 @@ func TestAdmissionAndRendererAgreeOnParametersOfEtcd(t *testing.T) {
 	for key, p := range etcdFree {
 		for version, minor := range versions {
 			want := p.first <= minor && minor <= p.last
-			v, err := etcd.ParseVersion(version)
+			v, err := etcdmodel.ParseVersion(version)
 			if err != nil {
 				t.Fatal(err)
 			}
 			extra := map[string]v1alpha1.ConfigValue{key: v1alpha1.ConfigValue(p.value)}
-			_, rendered := etcd.Common(&v1alpha1.EtcdConfig{Extra: extra}, v, v)
+			_, rendered := etcdconfig.Common(&v1alpha1.EtcdConfig{Extra: extra}, v, v)
 			accepted := admitted(t, etcdKind, overlay(withExtra(key, p.value), object{"version": version}))
 			if (accepted == nil) != want || (rendered == nil) != want {
 				t.Errorf("%s with etcd %s: admission says %v, the renderer %v, want it accepted: %t", key, version, accepted, rendered, want)

@@ -10,7 +10,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 
-	"github.com/quorate/quorate/internal/cluster/etcd"
+	etcdmanifests "github.com/quorate/quorate/internal/cluster/etcd/manifests"
 	"github.com/quorate/quorate/internal/cluster/redis"
 	"github.com/quorate/quorate/test/skew"
 )
@@ -61,7 +61,7 @@ const ProcessOf = `pid=$(ctr -n k8s.io tasks ls | awk -v id="$1" '$1 == id { pri
 // corruptions are scripts that overwrite a part of the log of a server while it stands still, and kill it: of etcd the beginning of the last
 // file, of Redis and Valkey the middle.
 var corruptions = map[string]string{
-	etcd.ContainerEtcd: `log=$(ls -1 /proc/"$pid"/root/var/lib/etcd/*/wal/*.wal /proc/"$pid"/root/var/lib/etcd/*/*/wal/*.wal 2>/dev/null | grep -v before- | sort | tail -n 1)
+	etcdmanifests.ContainerEtcd: `log=$(ls -1 /proc/"$pid"/root/var/lib/etcd/*/wal/*.wal /proc/"$pid"/root/var/lib/etcd/*/*/wal/*.wal 2>/dev/null | grep -v before- | sort | tail -n 1)
 at=512
 `,
 	redis.ContainerServer: `log=$(ls -1 /proc/"$pid"/root/data/` + redis.AppendDir + `/*.incr.aof 2>/dev/null | sort -V | tail -n 1)

@@ -11,7 +11,8 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/quorate/quorate/internal/cluster/anomaly"
-	"github.com/quorate/quorate/internal/cluster/etcd"
+	etcdanomalies "github.com/quorate/quorate/internal/cluster/etcd/anomalies"
+	etcdmodel "github.com/quorate/quorate/internal/cluster/etcd/model"
 	"github.com/quorate/quorate/internal/cluster/redis"
 )
 
@@ -115,19 +116,19 @@ func (r Recording) started(s Server) time.Time {
 }
 
 func etcdReplay(r Recording) func(int, Reading) *anomaly.Report {
-	var vigil etcd.Vigil
+	var vigil etcdanomalies.Detector
 	return func(i int, reading Reading) *anomaly.Report {
-		s := etcd.State{Now: r.at(i), Record: &etcd.Record{}, Want: etcd.Want{Size: len(reading.Servers)}}
+		s := etcdmodel.State{Now: r.at(i), Record: &etcdmodel.Record{}, Want: etcdmodel.Want{Size: len(reading.Servers)}}
 		s.Want.Maintenance.Defragment = true
 		for n, server := range reading.Servers {
-			peer := etcd.Peer{Name: server.Name, URL: fmt.Sprintf("http://%s:2380", server.Name)}
+			peer := etcdmodel.Peer{Name: server.Name, URL: fmt.Sprintf("http://%s:2380", server.Name)}
 			s.Record.Members = append(s.Record.Members, peer)
 			s.Want.Peers = append(s.Want.Peers, peer)
-			p := etcd.Pod{Name: server.Name, UID: server.Name, Ordinal: n, Ready: server.Ready, Started: r.started(server), Took: server.Took}
+			p := etcdmodel.Pod{Name: server.Name, UID: server.Name, Ordinal: n, Ready: server.Ready, Started: r.started(server), Took: server.Took}
 			if e := server.Etcd; e != nil {
-				p.View = &etcd.View{MemberID: e.ID, Leader: e.Leader, Applied: e.Applied, DBSize: e.Size, DBInUse: e.InUse}
-				p.Vitals, p.Clock = e.Vitals, server.Clock
-				s.Members = append(s.Members, etcd.Member{ID: e.ID, PeerURL: peer.URL})
+				p.Status = &etcdmodel.Status{MemberID: e.ID, Leader: e.Leader, Applied: e.Applied, DBSize: e.Size, DBInUse: e.InUse}
+				p.Metrics, p.Clock = e.Vitals, server.Clock
+				s.Members = append(s.Members, etcdmodel.Member{ID: e.ID, PeerURL: peer.URL})
 			}
 			s.Pods = append(s.Pods, p)
 		}

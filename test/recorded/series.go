@@ -10,7 +10,7 @@ import (
 	"time"
 
 	"github.com/quorate/quorate/internal/cluster/anomaly"
-	"github.com/quorate/quorate/internal/cluster/etcd"
+	etcdmodel "github.com/quorate/quorate/internal/cluster/etcd/model"
 	"github.com/quorate/quorate/internal/cluster/redis"
 )
 
@@ -49,12 +49,12 @@ type Server struct {
 
 // Etcd is what a member said.
 type Etcd struct {
-	ID      uint64       `json:"id"`
-	Leader  uint64       `json:"leader"`
-	Applied uint64       `json:"applied"`
-	Size    int64        `json:"size"`
-	InUse   int64        `json:"inUse"`
-	Vitals  *etcd.Vitals `json:"vitals,omitempty"`
+	ID      uint64                   `json:"id"`
+	Leader  uint64                   `json:"leader"`
+	Applied uint64                   `json:"applied"`
+	Size    int64                    `json:"size"`
+	InUse   int64                    `json:"inUse"`
+	Vitals  *etcdmodel.MemberMetrics `json:"vitals,omitempty"`
 }
 
 // Redis is what a server said.

@@ -16,8 +16,8 @@ import (
 	"google.golang.org/grpc/peer"
 	"google.golang.org/grpc/status"
 
-	"github.com/quorate/quorate/internal/cluster/etcd"
 	"github.com/quorate/quorate/internal/cluster/etcd/etcdfake"
+	"github.com/quorate/quorate/internal/cluster/etcd/model"
 )
 
 // etcdMember answers for one member in the protocol of etcd. What is not here answers that it is unimplemented.
@@ -77,7 +77,7 @@ func (m *etcdMember) client(ctx context.Context) *etcdfake.Client {
 	c := &etcdfake.Client{Network: m.net, Process: m.proc, TLS: true}
 	if p, ok := peer.FromContext(ctx); ok {
 		if info, ok := p.AuthInfo.(credentials.TLSInfo); ok && len(info.State.PeerCertificates) > 0 {
-			c.Root = info.State.PeerCertificates[0].Subject.CommonName == etcd.RootUser
+			c.Root = info.State.PeerCertificates[0].Subject.CommonName == model.RootUser
 		}
 	}
 	return c
@@ -99,8 +99,8 @@ func do(ctx context.Context, m *etcdMember, ask func(*etcdfake.Client) error) (*
 // wire is an error as etcd sends it.
 func wire(err error) error {
 	for is, as := range map[error]error{
-		etcd.ErrNotNow: rpctypes.ErrGRPCUnhealthy, etcd.ErrNotInSync: rpctypes.ErrGRPCLearnerNotReady,
-		etcd.ErrPassword: rpctypes.ErrGRPCUserEmpty, etcdfake.ErrDenied: rpctypes.ErrGRPCPermissionDenied,
+		model.ErrNotNow: rpctypes.ErrGRPCUnhealthy, model.ErrNotInSync: rpctypes.ErrGRPCLearnerNotReady,
+		model.ErrPassword: rpctypes.ErrGRPCUserEmpty, etcdfake.ErrDenied: rpctypes.ErrGRPCPermissionDenied,
 	} {
 		if errors.Is(err, is) {
 			return as

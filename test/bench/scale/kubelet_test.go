@@ -27,8 +27,10 @@ import (
 
 	"github.com/quorate/quorate/api/v1alpha1"
 	"github.com/quorate/quorate/internal/cluster"
-	"github.com/quorate/quorate/internal/cluster/etcd"
 	"github.com/quorate/quorate/internal/cluster/etcd/etcdfake"
+	etcdgate "github.com/quorate/quorate/internal/cluster/etcd/gate"
+	etcdmanifests "github.com/quorate/quorate/internal/cluster/etcd/manifests"
+	etcdmodel "github.com/quorate/quorate/internal/cluster/etcd/model"
 	"github.com/quorate/quorate/internal/cluster/redis"
 	"github.com/quorate/quorate/internal/cluster/redis/redisfake"
 	clustertls "github.com/quorate/quorate/internal/cluster/tls"
@@ -329,7 +331,7 @@ func (k *kubelet) hold(ctx context.Context, pod *corev1.Pod, at *instance, remar
 	next := pod.DeepCopy()
 	next.Status.Phase = corev1.PodPending
 	next.Status.InitContainerStatuses = []corev1.ContainerStatus{{
-		Name: etcd.ContainerGate, Image: pod.Spec.InitContainers[0].Image, State: corev1.ContainerState{Running: &corev1.ContainerStateRunning{StartedAt: metav1.Now()}},
+		Name: etcdmanifests.ContainerGate, Image: pod.Spec.InitContainers[0].Image, State: corev1.ContainerState{Running: &corev1.ContainerStateRunning{StartedAt: metav1.Now()}},
 		LastTerminationState: corev1.ContainerState{Terminated: &corev1.ContainerStateTerminated{ExitCode: 1, Message: remark}},
 	}}
 	if err := k.Status().Patch(ctx, next, client.MergeFrom(pod)); err != nil {
@@ -377,7 +379,7 @@ func (k *kubelet) startEtcd(
 	if err := k.Get(ctx, types.NamespacedName{Namespace: name.Namespace, Name: cluster.ConfigName(name.Name)}, config); err != nil {
 		return nil, "", err
 	}
-	record, err := etcd.ParseRecord(config.Data)
+	record, err := etcdmodel.ParseRecord(config.Data)
 	if err != nil {
 		return nil, "", err
 	}
@@ -396,7 +398,7 @@ func (k *kubelet) startEtcd(
 		return nil, remark, err
 	}
 	m := &etcdMember{mu: &c.mu, net: c.net, proc: proc}
-	shut, err := k.host.listen(ctx, ip, etcd.ClientPort, &endpoint{tls: identity, handle: m.handler()})
+	shut, err := k.host.listen(ctx, ip, etcdmodel.ClientPort, &endpoint{tls: identity, handle: m.handler()})
 	return func() {
 		shut()
 		c.mu.Lock()
@@ -417,14 +419,14 @@ func (k *kubelet) etcdCluster(name types.NamespacedName) *etcdCluster {
 }
 
 // start decides as the start gate does, and starts the member.
-func (c *etcdCluster) start(set *appsv1.StatefulSet, record etcd.Record, self etcd.Peer) (proc *etcdfake.Process, remark string, err error) {
+func (c *etcdCluster) start(set *appsv1.StatefulSet, record etcdmodel.Record, self etcdmodel.Peer) (proc *etcdfake.Process, remark string, err error) {
 	if c.disks[self.Name] == nil {
 		c.disks[self.Name] = &etcdfake.Disk{}
 	}
 	disk := c.disks[self.Name]
-	d := etcd.DecideStart(etcd.GateInput{
+	d := etcdgate.Decide(etcdgate.Input{
 		Self: self, Record: record, Answers: c.net.Answers(self, record.Members),
-		Disk: map[bool]etcd.Disk{true: etcd.DiskReady}[disk.HasLog], Epoch: c.epoch[self.Name], Log: &etcd.LogEnd{Term: 1, Index: 1},
+		Disk: map[bool]etcdgate.Disk{true: etcdgate.DiskReady}[disk.HasLog], Epoch: c.epoch[self.Name], Log: &etcdmodel.LogEnd{Term: 1, Index: 1},
 	})
 	if !d.Start {
 		return nil, d.Report.Encode(), nil

@@ -12,8 +12,8 @@ import (
 	"github.com/quorate/quorate/controllers/owned"
 	"github.com/quorate/quorate/controllers/reconcile"
 	"github.com/quorate/quorate/controllers/rediscluster"
-	"github.com/quorate/quorate/internal/cluster/etcd"
 	"github.com/quorate/quorate/internal/cluster/etcd/etcdclient"
+	etcdmodel "github.com/quorate/quorate/internal/cluster/etcd/model"
 	"github.com/quorate/quorate/internal/cluster/redis"
 	"github.com/quorate/quorate/internal/cluster/redis/redisclient"
 	"github.com/quorate/quorate/internal/goroutine"
@@ -27,7 +27,7 @@ func NewEtcd(t *testing.T, o *v1alpha1.EtcdCluster, more ...client.Object) *cont
 }
 
 // etcdKind runs defragmentations in the foreground: the etcd in memory takes one call at a time.
-func etcdKind(c *owned.Client, connect func(etcdclient.Config) controllersim.MemberClient) reconcile.Kind[*v1alpha1.EtcdCluster, etcd.State] {
+func etcdKind(c *owned.Client, connect func(etcdclient.Config) controllersim.MemberClient) reconcile.Kind[*v1alpha1.EtcdCluster, etcdmodel.State] {
 	kind := etcdcluster.New(c)
 	kind.SetMaintenance(0, func(f func() error, end func(error)) { end(goroutine.Try(f)) })
 	kind.Connect = func(cfg etcdclient.Config) etcdcluster.MemberClient { return connect(cfg) }

@@ -8,18 +8,18 @@ import (
 	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
 	clientv3 "go.etcd.io/etcd/client/v3"
 
-	"github.com/quorate/quorate/internal/cluster/etcd"
+	"github.com/quorate/quorate/internal/cluster/etcd/model"
 )
 
 // Auth tells whether authentication is on and the password is right. Only root may ask, so being denied is an answer.
-func (c *Client) Auth(ctx context.Context, password string) (etcd.Auth, error) {
-	var out etcd.Auth
+func (c *Client) Auth(ctx context.Context, password string) (model.Auth, error) {
+	var out model.Auth
 	err := c.asRoot(ctx, func(conn *clientv3.Client) error {
 		st, err := conn.AuthStatus(ctx)
 		if err != nil {
 			return err
 		}
-		out = etcd.Auth{Enabled: st.Enabled}
+		out = model.Auth{Enabled: st.Enabled}
 		if !st.Enabled || password == "" {
 			return nil
 		}
@@ -33,10 +33,10 @@ func (c *Client) Auth(ctx context.Context, password string) (etcd.Auth, error) {
 		return err
 	})
 	if denied(err) {
-		return etcd.Auth{Enabled: true}, nil
+		return model.Auth{Enabled: true}, nil
 	}
 	if err != nil {
-		return etcd.Auth{}, fmt.Errorf("ask %s about authentication: %w", c.cfg.Host, err)
+		return model.Auth{}, fmt.Errorf("ask %s about authentication: %w", c.cfg.Host, err)
 	}
 	return out, nil
 }
@@ -44,7 +44,7 @@ func (c *Client) Auth(ctx context.Context, password string) (etcd.Auth, error) {
 // accepts tells whether root has a password. The token of a connection does not: one from before a change stays that of
 // root.
 func accepts(ctx context.Context, conn *clientv3.Client, password string) (bool, error) {
-	_, err := conn.Authenticate(ctx, etcd.RootUser, password)
+	_, err := conn.Authenticate(ctx, model.RootUser, password)
 	if errors.Is(err, rpctypes.ErrAuthFailed) {
 		return false, nil
 	}
@@ -57,17 +57,17 @@ func (c *Client) EnableAuth(ctx context.Context, password string) error {
 }
 
 func enableAuth(ctx context.Context, conn *clientv3.Client, password string) error {
-	if _, err := conn.RoleAdd(ctx, etcd.RootUser); err != nil && !errors.Is(err, rpctypes.ErrRoleAlreadyExist) {
+	if _, err := conn.RoleAdd(ctx, model.RootUser); err != nil && !errors.Is(err, rpctypes.ErrRoleAlreadyExist) {
 		return fmt.Errorf("add role root: %w", err)
 	}
-	_, err := conn.UserAdd(ctx, etcd.RootUser, password)
+	_, err := conn.UserAdd(ctx, model.RootUser, password)
 	if errors.Is(err, rpctypes.ErrUserAlreadyExist) {
-		_, err = conn.UserChangePassword(ctx, etcd.RootUser, password)
+		_, err = conn.UserChangePassword(ctx, model.RootUser, password)
 	}
 	if err != nil {
 		return fmt.Errorf("add user root: %w", err)
 	}
-	if _, err := conn.UserGrantRole(ctx, etcd.RootUser, etcd.RootUser); err != nil {
+	if _, err := conn.UserGrantRole(ctx, model.RootUser, model.RootUser); err != nil {
 		return fmt.Errorf("grant role root: %w", err)
 	}
 	if _, err := conn.AuthEnable(ctx); err != nil {
@@ -79,7 +79,7 @@ func enableAuth(ctx context.Context, conn *clientv3.Client, password string) err
 // SetRootPassword changes the password of root.
 func (c *Client) SetRootPassword(ctx context.Context, password string) error {
 	return c.asRoot(ctx, func(conn *clientv3.Client) error {
-		if _, err := conn.UserChangePassword(ctx, etcd.RootUser, password); err != nil {
+		if _, err := conn.UserChangePassword(ctx, model.RootUser, password); err != nil {
 			return fmt.Errorf("change the password of root: %w", err)
 		}
 		return nil

@@ -15,7 +15,7 @@ import (
 	clientv3 "go.etcd.io/etcd/client/v3"
 	"google.golang.org/grpc"
 
-	"github.com/quorate/quorate/internal/cluster/etcd"
+	"github.com/quorate/quorate/internal/cluster/etcd/model"
 	"github.com/quorate/quorate/internal/cluster/login"
 )
 
@@ -95,7 +95,7 @@ type Client struct {
 	byToken bool
 }
 
-var _ etcd.Client = (*Client)(nil)
+var _ model.Client = (*Client)(nil)
 
 // New returns a client. It connects lazily, so it cannot fail.
 func New(cfg Config) *Client {
@@ -112,7 +112,7 @@ func New(cfg Config) *Client {
 // IsRoot reports whether the certificate of a TLS configuration makes its holder etcd's root.
 func IsRoot(cfg *tls.Config) bool {
 	return cfg != nil && len(cfg.Certificates) > 0 && cfg.Certificates[0].Leaf != nil &&
-		cfg.Certificates[0].Leaf.Subject.CommonName == etcd.RootUser
+		cfg.Certificates[0].Leaf.Subject.CommonName == model.RootUser
 }
 
 // Close releases the connection.

@@ -19,10 +19,11 @@ import (
 	"k8s.io/utils/ptr"
 
 	"github.com/quorate/quorate/api/v1alpha1"
-	"github.com/quorate/quorate/internal/cluster/etcd"
+	"github.com/quorate/quorate/internal/cluster/etcd/gate"
+	"github.com/quorate/quorate/internal/cluster/etcd/model"
 )
 
-var asNew = etcd.GateDecision{Start: true, State: "new"}
+var asNew = gate.Decision{Start: true, State: "new"}
 
 // leader waits for a leader that all of the given members follow, and returns it.
 func leader(t *testing.T, c *testCluster, who, password string, members ...*testMember) *testMember {
@@ -90,7 +91,7 @@ func TestAManagedClusterWithRealServers(t *testing.T) {
 }
 
 // authLifecycle switches authentication on from every state that a crash may leave, and changes the password.
-func authLifecycle(ctx context.Context, t *testing.T, root etcd.Client) {
+func authLifecycle(ctx context.Context, t *testing.T, root model.Client) {
 	t.Helper()
 	if a, err := root.Auth(ctx, "first"); err != nil || a.Enabled {
 		t.Fatalf("before: %+v, %v", a, err)
@@ -274,11 +275,11 @@ func TestAClusterInPlainTextWithRealServers(t *testing.T) {
 			t.Errorf("a client from before authentication was on: %v", err)
 		}
 		wrong := c.as("", "wrong", only)
-		if _, err := wrong.Status(ctx); !errors.Is(err, etcd.ErrPassword) {
+		if _, err := wrong.Status(ctx); !errors.Is(err, model.ErrPassword) {
 			t.Errorf("with a wrong password: %v", err)
 		}
 		giveRoot(ctx, t, only, "first", "wrong")
-		if _, err := wrong.Status(ctx); !errors.Is(err, etcd.ErrPassword) {
+		if _, err := wrong.Status(ctx); !errors.Is(err, model.ErrPassword) {
 			t.Errorf("with a password that is held back: %v", err)
 		}
 		c.later = time.Minute
@@ -293,7 +294,7 @@ func user(t *testing.T, m *testMember, password string) *clientv3.Client {
 	t.Helper()
 	cfg := clientv3.Config{Endpoints: []string{fmt.Sprintf("http://127.0.0.1:%d", m.client)}, DialTimeout: 5 * time.Second}
 	if password != "" {
-		cfg.Username, cfg.Password = etcd.RootUser, password
+		cfg.Username, cfg.Password = model.RootUser, password
 	}
 	c, err := clientv3.New(cfg)
 	if err != nil {
@@ -306,7 +307,7 @@ func user(t *testing.T, m *testMember, password string) *clientv3.Client {
 // giveRoot changes the password of root as a person would.
 func giveRoot(ctx context.Context, t *testing.T, m *testMember, from, to string) {
 	t.Helper()
-	if _, err := user(t, m, from).UserChangePassword(ctx, etcd.RootUser, to); err != nil {
+	if _, err := user(t, m, from).UserChangePassword(ctx, model.RootUser, to); err != nil {
 		t.Fatal(err)
 	}
 }
@@ -320,12 +321,12 @@ func TestATokenOutlivesTheMemberThatGaveIt(t *testing.T) {
 			t.Fatal(err)
 		}
 		nobody := user(t, only, "")
-		answer, err := nobody.Authenticate(ctx, etcd.RootUser, "first")
+		answer, err := nobody.Authenticate(ctx, model.RootUser, "first")
 		if err != nil {
 			t.Fatal(err)
 		}
 		c.kill(only)
-		c.start(etcd.GateDecision{Start: true, State: "existing"}, only)
+		c.start(gate.Decision{Start: true, State: "existing"}, only)
 		leader(t, c, "", "first", only) //nolint:contextcheck // Each of its calls has a limit of its own.
 		put := func(token string) error {
 			_, err := nobody.Put(metadata.AppendToOutgoingContext(ctx, rpctypes.TokenFieldNameGRPC, token), "key", "value")
@@ -354,7 +355,7 @@ func TestAFullDatabaseIsTold(t *testing.T) {
 			t.Fatal(err)
 		}
 		v, err := c.as("", "", only).Status(ctx)
-		want := []etcd.Alarm{{MemberID: v.MemberID, Type: etcd.AlarmNoSpace}}
+		want := []model.Alarm{{MemberID: v.MemberID, Type: model.AlarmNoSpace}}
 		if diff := cmp.Diff(want, v.Alarms); err != nil || diff != "" {
 			t.Errorf("alarms (-want +got):\n%s\n%v", diff, err)
 		}
@@ -418,7 +419,7 @@ func TestACertificateOfSomebodyNeedsThePassword(t *testing.T) {
 					t.Fatal(err)
 				}
 			}
-			for name, client := range map[string]etcd.Client{"the same client": somebody, "one from before": other} {
+			for name, client := range map[string]model.Client{"the same client": somebody, "one from before": other} {
 				if a, err := client.Auth(ctx, "first"); err != nil || !a.Enabled || !a.PasswordWorks {
 					t.Errorf("%s: %+v, %v", name, a, err)
 				}
@@ -444,11 +445,11 @@ func TestALateMemberJoinsItsPeers(t *testing.T) {
 			early, late := c.members[:2], c.members[2]
 			c.start(asNew, early...)
 			leader(t, c, "operator", "", early...)
-			var peers []etcd.Peer
+			var peers []model.Peer
 			for _, m := range c.members {
 				peers = append(peers, m.Peer)
 			}
-			c.start(etcd.GateDecision{Start: true, State: "existing", Members: peers}, late)
+			c.start(gate.Decision{Start: true, State: "existing", Members: peers}, late)
 			leader(t, c, "operator", "", c.members...)
 		})
 	}

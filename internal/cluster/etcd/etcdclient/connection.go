@@ -14,7 +14,7 @@ import (
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/backoff"
 
-	"github.com/quorate/quorate/internal/cluster/etcd"
+	"github.com/quorate/quorate/internal/cluster/etcd/model"
 )
 
 // connect returns the connection, made on first use: as root by certificate, by password, by token where nobody can log in, or as
@@ -49,7 +49,7 @@ func (c *Client) logIn(ctx context.Context, password string) (*clientv3.Client, 
 		passwords = nil
 	}
 	for _, p := range passwords {
-		if p == "" || c.refusals.Held(etcd.RootUser, p) {
+		if p == "" || c.refusals.Held(model.RootUser, p) {
 			continue
 		}
 		conn, err := c.open(ctx, p, "")
@@ -59,7 +59,7 @@ func (c *Client) logIn(ctx context.Context, password string) (*clientv3.Client, 
 		if !errors.Is(err, rpctypes.ErrAuthFailed) {
 			return conn, err
 		}
-		c.refusals.Refuse(etcd.RootUser, p)
+		c.refusals.Refuse(model.RootUser, p)
 	}
 	return c.open(ctx, "", "")
 }
@@ -67,7 +67,7 @@ func (c *Client) logIn(ctx context.Context, password string) (*clientv3.Client, 
 // openByToken opens a connection with a token as members give them out (server/auth/jwt.go). The revision of users and roles in it
 // stays 0: it is good for the status, and for no key.
 func (c *Client) openByToken(ctx context.Context) (*clientv3.Client, error) {
-	claims := jwt.MapClaims{"username": etcd.RootUser, "revision": 0, "exp": time.Now().Add(tokenLife).Unix()}
+	claims := jwt.MapClaims{"username": model.RootUser, "revision": 0, "exp": time.Now().Add(tokenLife).Unix()}
 	token, err := jwt.NewWithClaims(jwt.SigningMethodHS256, claims).SignedString([]byte(c.cfg.SigningKey))
 	if err != nil {
 		return nil, fmt.Errorf("sign a token: %w", err)
@@ -114,7 +114,7 @@ func (c *Client) open(ctx context.Context, password, token string) (*clientv3.Cl
 		secure.ServerName = c.cfg.Host
 	}
 	cfg := clientv3.Config{
-		Endpoints:   []string{etcd.ClientURL(scheme, c.cfg.Host)},
+		Endpoints:   []string{model.ClientURL(scheme, c.cfg.Host)},
 		TLS:         secure,
 		Token:       token,
 		DialTimeout: timeLeft(ctx),
@@ -135,7 +135,7 @@ func (c *Client) open(ctx context.Context, password, token string) (*clientv3.Cl
 		},
 	}
 	if password != "" {
-		cfg.Username, cfg.Password = etcd.RootUser, password
+		cfg.Username, cfg.Password = model.RootUser, password
 	}
 	conn, err := NewBounded(cfg)
 	if err != nil {

@@ -11,7 +11,7 @@ import (
 	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
 	clientv3 "go.etcd.io/etcd/client/v3"
 
-	"github.com/quorate/quorate/internal/cluster/etcd"
+	"github.com/quorate/quorate/internal/cluster/etcd/model"
 )
 
 // Limits of a look at the keys: two small questions for each group.
@@ -69,7 +69,7 @@ func (c *Client) Compacted(ctx context.Context) (compacted bool, err error) {
 }
 
 // Disarm takes an alarm back.
-func (c *Client) Disarm(ctx context.Context, a etcd.Alarm) error {
+func (c *Client) Disarm(ctx context.Context, a model.Alarm) error {
 	typ, ok := pb.AlarmType_value[a.Type]
 	if !ok {
 		return fmt.Errorf("etcd's client knows no alarm %s", a.Type)
@@ -77,27 +77,27 @@ func (c *Client) Disarm(ctx context.Context, a etcd.Alarm) error {
 	return c.asRoot(ctx, func(conn *clientv3.Client) error {
 		member := clientv3.AlarmMember{MemberID: a.MemberID, Alarm: pb.AlarmType(typ)}
 		if _, err := conn.AlarmDisarm(ctx, &member); err != nil {
-			return fmt.Errorf("disarm %s of %s: %w", a.Type, etcd.FormatID(a.MemberID), err)
+			return fmt.Errorf("disarm %s of %s: %w", a.Type, model.FormatID(a.MemberID), err)
 		}
 		return nil
 	})
 }
 
 // HashKV asks this member alone.
-func (c *Client) HashKV(ctx context.Context, revision int64) (h etcd.Hash, err error) {
+func (c *Client) HashKV(ctx context.Context, revision int64) (h model.Hash, err error) {
 	err = c.asRoot(ctx, func(conn *clientv3.Client) error {
 		r, err := clientv3.RetryMaintenanceClient(conn, conn.ActiveConnection()).HashKV(ctx, &pb.HashKVRequest{Revision: revision})
 		if err != nil {
 			return fmt.Errorf("hash of %s at revision %d: %w", c.cfg.Host, revision, clientv3.ContextError(ctx, err))
 		}
-		h = etcd.Hash{Sum: r.Hash, Revision: revision, CompactRevision: r.CompactRevision}
+		h = model.Hash{Sum: r.Hash, Revision: revision, CompactRevision: r.CompactRevision}
 		return nil
 	})
 	return h, err
 }
 
 // Largest goes from group to group: it counts the keys of each in etcd's index, and reads the first of them.
-func (c *Client) Largest(ctx context.Context) (groups []etcd.KeyGroup, err error) {
+func (c *Client) Largest(ctx context.Context) (groups []model.KeyGroup, err error) {
 	err = c.asRoot(ctx, func(conn *clientv3.Client) error {
 		groups = nil
 		for from := "\x00"; from != "" && len(groups) < maxGroups; {
@@ -111,12 +111,12 @@ func (c *Client) Largest(ctx context.Context) (groups []etcd.KeyGroup, err error
 		}
 		return nil
 	})
-	slices.SortStableFunc(groups, func(a, b etcd.KeyGroup) int { return cmp.Compare(b.Bytes, a.Bytes) })
+	slices.SortStableFunc(groups, func(a, b model.KeyGroup) int { return cmp.Compare(b.Bytes, a.Bytes) })
 	return groups, err
 }
 
 // group returns the first group of keys from a key on, and where the next one may begin, empty when there is none.
-func group(ctx context.Context, conn *clientv3.Client, from string) (g etcd.KeyGroup, next string, err error) {
+func group(ctx context.Context, conn *clientv3.Client, from string) (g model.KeyGroup, next string, err error) {
 	first, err := conn.Get(ctx, from, clientv3.WithFromKey(), clientv3.WithLimit(sampleKeys), clientv3.WithSerializable())
 	if err != nil || len(first.Kvs) == 0 {
 		return g, "", err

@@ -15,7 +15,9 @@ import (
 	"k8s.io/apimachinery/pkg/api/resource"
 
 	"github.com/quorate/quorate/api/v1alpha1"
-	"github.com/quorate/quorate/internal/cluster/etcd"
+	"github.com/quorate/quorate/internal/cluster/etcd/model"
+	"github.com/quorate/quorate/internal/cluster/etcd/planner"
+	etcdsteps "github.com/quorate/quorate/internal/cluster/etcd/steps"
 )
 
 // inThree runs a test with a cluster of three members that the operator's certificate opens, for each version.
@@ -106,29 +108,29 @@ func (c *testCluster) cure(ctx context.Context, t *testing.T, quota int64) map[s
 	t.Helper()
 	steps := map[string]int{}
 	var compacted time.Time
-	done := map[string]*etcd.Defragmentation{}
+	done := map[string]*model.Defragmentation{}
 	for {
 		s := c.observe(ctx, t, quota)
-		s.Upkeep.LastCompaction = compacted
+		s.Maintenance.LastCompaction = compacted
 		for i, p := range s.Pods {
 			s.Pods[i].Defragmentation = done[p.Name]
 		}
-		p := etcd.Next(s)
+		p := planner.Next(s)
 		t.Logf("%v: %s", p.Step, p.Message)
 		switch step := p.Step.(type) {
-		case etcd.DrainMember:
+		case etcdsteps.DrainMember:
 			c.drained = step.Pod
-		case etcd.ServeAgain:
+		case etcdsteps.ServeAgain:
 			c.drained = ""
-		case etcd.Defragment:
+		case etcdsteps.Defragment:
 			check(t, c.asOperator(step.Pod).Defragment(ctx))
-			done[step.Pod] = &etcd.Defragmentation{Begin: s.Now, End: time.Now()}
-		case etcd.MoveLeader:
+			done[step.Pod] = &model.Defragmentation{Begin: s.Now, End: time.Now()}
+		case etcdsteps.MoveLeader:
 			check(t, c.asOperator(step.From).MoveLeader(ctx, step.To))
-		case etcd.Compact:
+		case etcdsteps.Compact:
 			check(t, c.asOperator(step.Pod).Compact(ctx, step.Revision))
 			compacted = s.Now
-		case etcd.Disarm:
+		case etcdsteps.Disarm:
 			check(t, c.asOperator(step.Pod).Disarm(ctx, step.Alarm))
 		case nil:
 			if p.Settled() {
@@ -156,7 +158,7 @@ func check(t *testing.T, err error) {
 	}
 }
 
-func (c *testCluster) asOperator(pod string) etcd.Client {
+func (c *testCluster) asOperator(pod string) model.Client {
 	for _, m := range c.members {
 		if m.Name == pod {
 			return c.as("operator", "", m)
@@ -167,33 +169,33 @@ func (c *testCluster) asOperator(pod string) etcd.Client {
 }
 
 // observe makes a state of what the members say; everything else is as it should be.
-func (c *testCluster) observe(ctx context.Context, t *testing.T, quota int64) etcd.State {
+func (c *testCluster) observe(ctx context.Context, t *testing.T, quota int64) model.State {
 	t.Helper()
 	// Members of a cluster are told apart by their hosts, and those of a test have one host.
-	peers := etcd.Peers(testName, testNamespace, testDomain, len(c.members), true)
-	s := etcd.State{
-		Want: etcd.Want{
-			Name: testName, Size: len(peers), Peers: peers, TLS: true, Version: etcd.Version{Major: 3, Minor: 6}, Persistent: true,
-			Maintenance: etcd.Policy{Defragment: true, MinFree: 200 << 20, Quota: quota},
+	peers := model.Peers(testName, testNamespace, testDomain, len(c.members), true)
+	s := model.State{
+		Want: model.Want{
+			Name: testName, Size: len(peers), Peers: peers, TLS: true, Version: model.Version{Major: 3, Minor: 6}, Persistent: true,
+			Maintenance: model.Policy{Defragment: true, MinFree: 200 << 20, Quota: quota},
 		},
-		Set: &etcd.Set{Replicas: len(peers)}, Open: true, Auth: &etcd.Auth{}, Now: time.Now(),
+		Set: &model.Set{Replicas: len(peers)}, Open: true, Auth: &model.Auth{}, Now: time.Now(),
 	}
 	for i, m := range c.members {
 		v, err := c.as("operator", "", m).Status(ctx)
 		check(t, err)
-		if s.Want.Version, err = etcd.ParseVersion(v.Version); err != nil {
+		if s.Want.Version, err = model.ParseVersion(v.Version); err != nil {
 			t.Fatal(err)
 		}
-		s.Record = &etcd.Record{
-			Bootstrap: etcd.BootstrapNew, ClusterID: v.ClusterID, Members: peers, Version: s.Want.Version, MinAvailable: etcd.Quorum(len(peers)),
+		s.Record = &model.Record{
+			Bootstrap: model.BootstrapNew, ClusterID: v.ClusterID, Members: peers, Version: s.Want.Version, MinAvailable: model.Quorum(len(peers)),
 		}
-		s.Pods = append(s.Pods, etcd.Pod{
-			Name: m.Name, UID: m.Name, Ordinal: i, Ready: true, TLS: true, View: &v, Drained: m.Name == c.drained,
+		s.Pods = append(s.Pods, model.Pod{
+			Name: m.Name, UID: m.Name, Ordinal: i, Ready: true, TLS: true, Status: &v, Drained: m.Name == c.drained,
 		})
 		if v.Leader == v.MemberID {
 			compacted, err := c.as("operator", "", m).Compacted(ctx)
 			check(t, err)
-			s.Upkeep.Compacted = &compacted
+			s.Maintenance.Compacted = &compacted
 		}
 	}
 	members, err := c.as("operator", "", c.members[0]).Members(ctx)
@@ -249,14 +251,14 @@ func TestAlarmsAreToldAndDisarmed(t *testing.T) {
 	inThree(t, nil, func(ctx context.Context, t *testing.T, c *testCluster, lead *testMember) {
 		t.Helper()
 		root, w := c.as("operator", "", lead), c.writer(lead)
-		for _, want := range []etcd.Alarm{{MemberID: idOf(t, root, lead), Type: "CORRUPT"}, {Type: "CORRUPT"}} { //nolint:contextcheck // It has a limit of its own.
+		for _, want := range []model.Alarm{{MemberID: idOf(t, root, lead), Type: "CORRUPT"}, {Type: "CORRUPT"}} { //nolint:contextcheck // It has a limit of its own.
 			_, err := pb.NewMaintenanceClient(w.ActiveConnection()).Alarm(ctx, &pb.AlarmRequest{
 				Action: pb.AlarmRequest_ACTIVATE, MemberID: want.MemberID, Alarm: pb.AlarmType_CORRUPT,
 			})
 			check(t, err)
 			v, err := root.Status(ctx)
 			check(t, err)
-			if diff := cmp.Diff([]etcd.Alarm{want}, v.Alarms); diff != "" {
+			if diff := cmp.Diff([]model.Alarm{want}, v.Alarms); diff != "" {
 				t.Errorf("alarms (-want +got):\n%s", diff)
 			}
 			if _, err := root.HashKV(ctx, v.Revision); err != nil {

@@ -9,11 +9,11 @@ import (
 	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
 	clientv3 "go.etcd.io/etcd/client/v3"
 
-	"github.com/quorate/quorate/internal/cluster/etcd"
+	"github.com/quorate/quorate/internal/cluster/etcd/model"
 )
 
 // Members reads the member list through the quorum.
-func (c *Client) Members(ctx context.Context) ([]etcd.Member, error) {
+func (c *Client) Members(ctx context.Context) ([]model.Member, error) {
 	conn, err := c.connect(ctx)
 	if err != nil {
 		return nil, err
@@ -29,19 +29,19 @@ func (c *Client) Members(ctx context.Context) ([]etcd.Member, error) {
 	return out, nil
 }
 
-func membersOf(r *pb.MemberListResponse) ([]etcd.Member, error) {
+func membersOf(r *pb.MemberListResponse) ([]model.Member, error) {
 	if n := len(r.Members); n > maxMembers {
 		return nil, fmt.Errorf("it has %d members", n)
 	}
-	out := make([]etcd.Member, 0, len(r.Members))
+	out := make([]model.Member, 0, len(r.Members))
 	for _, m := range r.Members {
 		out = append(out, member(m))
 	}
 	return out, nil
 }
 
-func member(m *pb.Member) etcd.Member {
-	out := etcd.Member{ID: m.ID, Name: m.Name, Learner: m.IsLearner, Published: len(m.ClientURLs) > 0}
+func member(m *pb.Member) model.Member {
+	out := model.Member{ID: m.ID, Name: m.Name, Learner: m.IsLearner, Published: len(m.ClientURLs) > 0}
 	if len(m.PeerURLs) > 0 {
 		out.PeerURL = m.PeerURLs[0]
 	}
@@ -77,9 +77,9 @@ func (c *Client) Promote(ctx context.Context, id uint64) error {
 		case errors.Is(err, rpctypes.ErrMemberNotLearner):
 			return nil
 		case errors.Is(err, rpctypes.ErrMemberLearnerNotReady):
-			return etcd.ErrNotInSync
+			return model.ErrNotInSync
 		}
-		return reconfiguration(err, "promote "+etcd.FormatID(id))
+		return reconfiguration(err, "promote "+model.FormatID(id))
 	})
 }
 
@@ -90,7 +90,7 @@ func (c *Client) RemoveMember(ctx context.Context, id uint64) error {
 		if errors.Is(err, rpctypes.ErrMemberNotFound) {
 			return nil
 		}
-		return reconfiguration(err, "remove member "+etcd.FormatID(id))
+		return reconfiguration(err, "remove member "+model.FormatID(id))
 	})
 }
 
@@ -98,7 +98,7 @@ func (c *Client) RemoveMember(ctx context.Context, id uint64) error {
 func (c *Client) UpdatePeer(ctx context.Context, id uint64, peerURL string) error {
 	return c.asRoot(ctx, func(conn *clientv3.Client) error {
 		_, err := conn.MemberUpdate(ctx, id, []string{peerURL})
-		return reconfiguration(err, "change the peer URL of "+etcd.FormatID(id))
+		return reconfiguration(err, "change the peer URL of "+model.FormatID(id))
 	})
 }
 
@@ -106,7 +106,7 @@ func (c *Client) UpdatePeer(ctx context.Context, id uint64, peerURL string) erro
 func reconfiguration(err error, what string) error {
 	for _, e := range []error{rpctypes.ErrUnhealthy, rpctypes.ErrMemberNotEnoughStarted, rpctypes.ErrTooManyLearners} {
 		if errors.Is(err, e) {
-			return fmt.Errorf("%s: %w: %w", what, etcd.ErrNotNow, err)
+			return fmt.Errorf("%s: %w: %w", what, model.ErrNotNow, err)
 		}
 	}
 	if err != nil {

@@ -10,7 +10,8 @@ import (
 	"time"
 
 	"github.com/quorate/quorate/api/v1alpha1"
-	"github.com/quorate/quorate/internal/cluster/etcd"
+	"github.com/quorate/quorate/internal/cluster/etcd/gate"
+	"github.com/quorate/quorate/internal/cluster/etcd/model"
 )
 
 // A member's life from learner to voter to none. Every step may be repeated, and may go through any member.
@@ -21,15 +22,15 @@ func TestAMemberJoinsAndLeaves(t *testing.T) {
 			t.Parallel()
 			c := newTestCluster(t, version, binary, 3, v1alpha1.TLSManaged)
 			first, second, third := c.members[0], c.members[1], c.members[2]
-			c.start(etcd.GateDecision{Start: true, State: "new", Members: peersOf(first)}, first)
+			c.start(gate.Decision{Start: true, State: "new", Members: peersOf(first)}, first)
 			leader(t, c, "operator", "", first)
 			root := c.as("operator", "", first)
 
 			id := added(t, root, second)
-			if err := within(t, func(ctx context.Context) error { return root.Promote(ctx, id) }); !errors.Is(err, etcd.ErrNotInSync) {
+			if err := within(t, func(ctx context.Context) error { return root.Promote(ctx, id) }); !errors.Is(err, model.ErrNotInSync) {
 				t.Errorf("promotion of a learner that never ran: %v", err)
 			}
-			c.start(etcd.GateDecision{Start: true, State: "existing", Members: peersOf(first, second)}, second)
+			c.start(gate.Decision{Start: true, State: "existing", Members: peersOf(first, second)}, second)
 			learnerIsNotReady(t, c, second)
 			becomesVoter(t, root, id)
 			leader(t, c, "operator", "", first, second)
@@ -38,7 +39,7 @@ func TestAMemberJoinsAndLeaves(t *testing.T) {
 			follower := c.as("operator", "", second)
 			id = added(t, follower, third)
 			secondLearnerMustWait(t, follower)
-			c.start(etcd.GateDecision{Start: true, State: "existing", Members: peersOf(first, second, third)}, third)
+			c.start(gate.Decision{Start: true, State: "existing", Members: peersOf(first, second, third)}, third)
 			becomesVoter(t, follower, id)
 			leader(t, c, "operator", "", first, second, third)
 
@@ -71,13 +72,13 @@ func TestALearnerAnswersWhoHasOnlyThePassword(t *testing.T) {
 func joinsByPassword(t *testing.T, c *testCluster, who string) {
 	t.Helper()
 	first, second := c.members[0], c.members[1]
-	c.start(etcd.GateDecision{Start: true, State: "new", Members: peersOf(first)}, first)
+	c.start(gate.Decision{Start: true, State: "new", Members: peersOf(first)}, first)
 	leader(t, c, who, "", first)
 	root := c.as(who, "first", first)
 	eventually(t, "authentication to be switched on", func(ctx context.Context) error { return root.EnableAuth(ctx, "first") })
 
 	id := added(t, root, second)
-	c.start(etcd.GateDecision{Start: true, State: "existing", Members: peersOf(first, second)}, second)
+	c.start(gate.Decision{Start: true, State: "existing", Members: peersOf(first, second)}, second)
 	learner := c.as(who, "first", second)
 	eventually(t, "a learner that answers", func(ctx context.Context) error {
 		v, err := learner.Status(ctx)
@@ -115,7 +116,7 @@ func TestAnUnhealthyClusterAllowsNoChangeForNow(t *testing.T) {
 			c.start(asNew, c.members...)
 			lead := leader(t, c, "operator", "", c.members...)
 			root := c.as("operator", "", lead)
-			if err := within(t, func(ctx context.Context) error { return root.AddLearner(ctx, "https://127.0.0.1:1") }); !errors.Is(err, etcd.ErrNotNow) {
+			if err := within(t, func(ctx context.Context) error { return root.AddLearner(ctx, "https://127.0.0.1:1") }); !errors.Is(err, model.ErrNotNow) {
 				t.Errorf("a learner for members that have been connected for a moment only: %v", err)
 			}
 			var dead, alive *testMember
@@ -127,10 +128,10 @@ func TestAnUnhealthyClusterAllowsNoChangeForNow(t *testing.T) {
 			aliveID, deadID := idOf(t, root, alive), idOf(t, root, dead)
 			c.kill(dead)
 			eventually(t, "a dead member to be missed", func(ctx context.Context) error {
-				if err := root.AddLearner(ctx, "https://127.0.0.1:1"); !errors.Is(err, etcd.ErrNotNow) {
+				if err := root.AddLearner(ctx, "https://127.0.0.1:1"); !errors.Is(err, model.ErrNotNow) {
 					return fmt.Errorf("add a learner: %w", err)
 				}
-				if err := root.RemoveMember(ctx, aliveID); !errors.Is(err, etcd.ErrNotNow) {
+				if err := root.RemoveMember(ctx, aliveID); !errors.Is(err, model.ErrNotNow) {
 					return fmt.Errorf("remove one of the two that live: %w", err)
 				}
 				return nil
@@ -192,8 +193,8 @@ func TestTheSpaceInUseIsTold(t *testing.T) {
 	})
 }
 
-func peersOf(members ...*testMember) []etcd.Peer {
-	var out []etcd.Peer
+func peersOf(members ...*testMember) []model.Peer {
+	var out []model.Peer
 	for _, m := range members {
 		out = append(out, m.Peer)
 	}
@@ -209,7 +210,7 @@ func within(t *testing.T, call func(ctx context.Context) error) error {
 }
 
 // added adds a member as learner, twice, and returns its id.
-func added(t *testing.T, root etcd.Client, m *testMember) uint64 {
+func added(t *testing.T, root model.Client, m *testMember) uint64 {
 	t.Helper()
 	for range 2 {
 		eventually(t, "a learner to be added", func(ctx context.Context) error { return root.AddLearner(ctx, m.URL) })
@@ -217,7 +218,7 @@ func added(t *testing.T, root etcd.Client, m *testMember) uint64 {
 	return idOf(t, root, m)
 }
 
-func idOf(t *testing.T, root etcd.Client, m *testMember) uint64 {
+func idOf(t *testing.T, root model.Client, m *testMember) uint64 {
 	t.Helper()
 	var id uint64
 	for _, other := range listed(t, root) {
@@ -234,7 +235,7 @@ func idOf(t *testing.T, root etcd.Client, m *testMember) uint64 {
 	return id
 }
 
-func listed(t *testing.T, root etcd.Client) (members []etcd.Member) {
+func listed(t *testing.T, root model.Client) (members []model.Member) {
 	t.Helper()
 	err := within(t, func(ctx context.Context) (err error) {
 		members, err = root.Members(ctx)
@@ -283,7 +284,7 @@ func probeURL(m *testMember, path string) string {
 }
 
 // becomesVoter promotes a learner, twice.
-func becomesVoter(t *testing.T, root etcd.Client, id uint64) {
+func becomesVoter(t *testing.T, root model.Client, id uint64) {
 	t.Helper()
 	for range 2 {
 		eventually(t, "promotion", func(ctx context.Context) error { return root.Promote(ctx, id) })
@@ -295,10 +296,10 @@ func becomesVoter(t *testing.T, root etcd.Client, id uint64) {
 	}
 }
 
-func secondLearnerMustWait(t *testing.T, root etcd.Client) {
+func secondLearnerMustWait(t *testing.T, root model.Client) {
 	t.Helper()
 	err := within(t, func(ctx context.Context) error { return root.AddLearner(ctx, "https://127.0.0.1:1") })
-	if !errors.Is(err, etcd.ErrNotNow) {
+	if !errors.Is(err, model.ErrNotNow) {
 		t.Errorf("a second learner: %v", err)
 	}
 }

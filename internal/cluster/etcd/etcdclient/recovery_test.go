@@ -8,8 +8,9 @@ import (
 	"time"
 
 	"github.com/quorate/quorate/api/v1alpha1"
-	"github.com/quorate/quorate/internal/cluster/etcd"
 	"github.com/quorate/quorate/internal/cluster/etcd/etcdlog"
+	"github.com/quorate/quorate/internal/cluster/etcd/gate"
+	"github.com/quorate/quorate/internal/cluster/etcd/model"
 	"github.com/quorate/quorate/test/loopback"
 )
 
@@ -51,7 +52,7 @@ func TestASurvivorGoesOnAlone(t *testing.T) {
 					t.Fatalf("end of the log: %+v after %+v, %v", end, before, err)
 				}
 			}
-			c.start(etcd.GateDecision{State: "existing"}, survivor)
+			c.start(gate.Decision{State: "existing"}, survivor)
 			leader(t, c, "operator", "", survivor)
 			holdsAll(t, c, survivor, n)
 			if got := clusterID(t, c, survivor); got != id {
@@ -67,14 +68,14 @@ func TestASurvivorGoesOnAlone(t *testing.T) {
 func growsAgain(t *testing.T, c *testCluster, survivor *testMember) {
 	t.Helper()
 	added := &testMember{client: loopback.Port(t), peer: loopback.Port(t), metrics: loopback.Port(t)}
-	added.Peer = etcd.Peer{Name: "orders-9", URL: fmt.Sprintf("https://127.0.0.1:%d", added.peer)}
+	added.Peer = model.Peer{Name: "orders-9", URL: fmt.Sprintf("https://127.0.0.1:%d", added.peer)}
 	root := c.as("operator", "", survivor)
 	if got := listed(t, root); len(got) != 1 {
 		t.Errorf("members after the recovery: %+v", got)
 	}
 	eventually(t, "a learner", func(ctx context.Context) error { return root.AddLearner(ctx, added.URL) })
 	c.kill(survivor)
-	c.start(etcd.GateDecision{State: "existing"}, survivor)
+	c.start(gate.Decision{State: "existing"}, survivor)
 	leader(t, c, "operator", "", survivor)
 	if got := listed(t, c.as("operator", "", survivor)); len(got) != 2 {
 		t.Errorf("members after a restart: %+v", got)

@@ -15,17 +15,19 @@ import (
 
 	"github.com/quorate/quorate/api/v1alpha1"
 	"github.com/quorate/quorate/internal/cluster"
-	"github.com/quorate/quorate/internal/cluster/etcd"
 	"github.com/quorate/quorate/internal/cluster/etcd/etcdclient"
+	"github.com/quorate/quorate/internal/cluster/etcd/gate"
+	"github.com/quorate/quorate/internal/cluster/etcd/manifests"
+	"github.com/quorate/quorate/internal/cluster/etcd/model"
 	clustertls "github.com/quorate/quorate/internal/cluster/tls"
 )
 
-var asExisting = etcd.GateDecision{Start: true, State: "existing"}
+var asExisting = gate.Decision{Start: true, State: "existing"}
 
 // handOut writes what Secrets hold to where members read it, as the kubelet does.
 func (c *testCluster) handOut(a clustertls.Authority) {
 	c.t.Helper()
-	leafs := etcd.Leafs(testName, testNamespace, testDomain)
+	leafs := manifests.Leafs(testName, testNamespace, testDomain)
 	for dir, secret := range map[string]string{
 		"server": cluster.ServerTLSSecret(testName), "peer": cluster.PeerTLSSecret(testName),
 		"client": cluster.ClientTLSSecret(testName), "operator": cluster.OperatorTLSSecret(testName),
@@ -115,7 +117,7 @@ func TestARenewedLeafIsShownWithoutARestart(t *testing.T) {
 			c.handOut(clustertls.Authority{Signing: c.ca})
 			for _, m := range c.members {
 				server, peer := c.shown("operator", m.client), c.shown("peer", m.peer)
-				if slices.Equal(server.Raw, before[m.Name]) || peer.Subject.CommonName != etcd.PeerCommonName {
+				if slices.Equal(server.Raw, before[m.Name]) || peer.Subject.CommonName != model.PeerCommonName {
 					t.Errorf("%s shows its old leaf, or %s to its peers", m.Name, peer.Subject)
 				}
 			}
@@ -164,7 +166,7 @@ func TestAnAuthorityIsReplacedUnderRealMembers(t *testing.T) {
 // strangers shows that the old authority opens nothing any more.
 func strangers(t *testing.T, c *testCluster, old clustertls.Pair) {
 	t.Helper()
-	pair, err := clustertls.Issue(old, clustertls.Leaf{CommonName: etcd.RootUser}, time.Now())
+	pair, err := clustertls.Issue(old, clustertls.Leaf{CommonName: model.RootUser}, time.Now())
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -20,8 +20,11 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/quorate/quorate/api/v1alpha1"
-	"github.com/quorate/quorate/internal/cluster/etcd"
+	etcdconfig "github.com/quorate/quorate/internal/cluster/etcd/config"
 	"github.com/quorate/quorate/internal/cluster/etcd/etcdclient"
+	"github.com/quorate/quorate/internal/cluster/etcd/gate"
+	"github.com/quorate/quorate/internal/cluster/etcd/manifests"
+	"github.com/quorate/quorate/internal/cluster/etcd/model"
 	clustertls "github.com/quorate/quorate/internal/cluster/tls"
 	"github.com/quorate/quorate/test/loopback"
 	"github.com/quorate/quorate/test/stores"
@@ -70,7 +73,7 @@ type testCluster struct {
 }
 
 type testMember struct {
-	etcd.Peer
+	model.Peer
 	client, peer, plain, metrics int
 	cmd                          *exec.Cmd
 	config                       string
@@ -104,34 +107,34 @@ func (m *testMember) url(tls bool) string {
 func (c *testCluster) configure(version string, plain bool, config ...*v1alpha1.EtcdConfig) {
 	c.t.Helper()
 	t, peers := c.t, peersOf(c.members...)
-	v, err := etcd.ParseVersion(version)
+	v, err := model.ParseVersion(version)
 	if err != nil {
 		t.Fatal(err)
 	}
-	common, err := etcd.Common(append(config, nil)[0], v, v)
+	common, err := etcdconfig.Common(append(config, nil)[0], v, v)
 	if err != nil {
 		t.Fatal(err)
 	}
-	layout := etcd.Layout{
+	layout := etcdconfig.Layout{
 		Name: testName, Namespace: testNamespace, UID: "u-1", Domain: testDomain, TLS: c.tlsMode, Plain: plain, Auth: true, Version: v,
 		Members: peers,
 	}
 	for i, m := range c.members {
-		text, err := etcd.MemberConfig(common, layout, peers[i])
+		text, err := etcdconfig.MemberConfig(common, layout, peers[i])
 		if err != nil {
 			t.Fatal(err)
 		}
 		m.config = c.localize(m, text)
 	}
-	c.write(filepath.Join(c.dir, "token", etcd.SigningKey), []byte(testSigningKey))
+	c.write(filepath.Join(c.dir, "token", etcdconfig.SigningKey), []byte(testSigningKey))
 }
 
 // localize puts the addresses and directories of a test in the place of those in a pod.
 func (c *testCluster) localize(m *testMember, text string) string {
 	return strings.NewReplacer(
-		etcd.DataDir, filepath.Join(c.dir, m.Name),
-		etcd.ServerTLSDir, filepath.Join(c.dir, "server"), etcd.PeerTLSDir, filepath.Join(c.dir, "peer"),
-		etcd.SigningDir, filepath.Join(c.dir, "token"),
+		etcdconfig.DataDir, filepath.Join(c.dir, m.Name),
+		etcdconfig.ServerTLSDir, filepath.Join(c.dir, "server"), etcdconfig.PeerTLSDir, filepath.Join(c.dir, "peer"),
+		etcdconfig.SigningDir, filepath.Join(c.dir, "token"),
 		"0.0.0.0:2379", fmt.Sprintf("127.0.0.1:%d", m.client),
 		"0.0.0.0:2380", fmt.Sprintf("127.0.0.1:%d", m.peer),
 		"0.0.0.0:2381", fmt.Sprintf("127.0.0.1:%d", m.metrics),
@@ -146,7 +149,7 @@ func (c *testCluster) issue() {
 		c.t.Fatal(err)
 	}
 	loopback := []netip.Addr{netip.MustParseAddr("127.0.0.1")}
-	leafs := etcd.Leafs(testName, testNamespace, testDomain)
+	leafs := manifests.Leafs(testName, testNamespace, testDomain)
 	for dir, secret := range map[string]string{
 		"server": testName + "-server-tls", "peer": testName + "-peer-tls", "client": testName + "-client-tls",
 		"operator": testName + "-operator-tls",
@@ -177,11 +180,11 @@ func (c *testCluster) write(path string, raw []byte) {
 }
 
 // start runs members as the gate would have let them.
-func (c *testCluster) start(d etcd.GateDecision, members ...*testMember) {
+func (c *testCluster) start(d gate.Decision, members ...*testMember) {
 	c.t.Helper()
 	for _, m := range members {
 		path := filepath.Join(c.dir, m.Name+".yaml")
-		c.write(path, []byte(etcd.FinishConfig(m.config, d, false)))
+		c.write(path, []byte(gate.FinishConfig(m.config, d, false)))
 		log, err := os.Create(filepath.Join(c.dir, m.Name+".log"))
 		if err != nil {
 			c.t.Fatal(err)
@@ -231,7 +234,7 @@ func (c *testCluster) dialAs(m *testMember, secure bool, password string) *clien
 		cfg.Endpoints, cfg.TLS = []string{fmt.Sprintf("https://127.0.0.1:%d", m.client)}, c.tlsOf("client")
 	}
 	if password != "" {
-		cfg.Username, cfg.Password = etcd.RootUser, password
+		cfg.Username, cfg.Password = model.RootUser, password
 	}
 	w, err := clientv3.New(cfg)
 	if err != nil {

@@ -13,9 +13,10 @@ import (
 	clientv3 "go.etcd.io/etcd/client/v3"
 
 	"github.com/quorate/quorate/api/v1alpha1"
-	"github.com/quorate/quorate/internal/cluster/etcd"
 	"github.com/quorate/quorate/internal/cluster/etcd/etcdfake"
 	"github.com/quorate/quorate/internal/cluster/etcd/etcdlog"
+	"github.com/quorate/quorate/internal/cluster/etcd/gate"
+	"github.com/quorate/quorate/internal/cluster/etcd/model"
 )
 
 // tail is what becomes of a leader's log whose end was not committed.
@@ -48,13 +49,13 @@ func TestATailThatWasNotCommittedIsCutOff(t *testing.T) {
 	}
 }
 
-func tailOf(former, next etcd.LogEnd) tail {
+func tailOf(former, next model.LogEnd) tail {
 	return tail{Longer: former.Index > next.Index, Later: former.Term >= next.Term}
 }
 
 func tailInMemory(t *testing.T) tail {
 	t.Helper()
-	n, peers := etcdfake.New(), etcd.Peers("orders", "default", "cluster.local", 3, false)
+	n, peers := etcdfake.New(), model.Peers("orders", "default", "cluster.local", 3, false)
 	disks, running := [3]etcdfake.Disk{}, [3]*etcdfake.Process{}
 	start := func(i int) {
 		p, err := n.Start(etcdfake.Config{Self: peers[i], Token: "t", State: "new", Members: peers, Version: "3.6.16", Plain: true}, &disks[i])
@@ -110,7 +111,7 @@ func tailOnServers(t *testing.T, c *testCluster) tail {
 	}
 	puts.Wait()
 	c.kill(lead)
-	c.start(etcd.GateDecision{State: "existing"}, others...)
+	c.start(gate.Decision{State: "existing"}, others...)
 	next := leader(t, c, "operator", "", others...)
 	eventually(t, "a write of the next term", func(ctx context.Context) error {
 		_, err := c.writer(next).Put(ctx, "b", "of the next term")
@@ -120,7 +121,7 @@ func tailOnServers(t *testing.T, c *testCluster) tail {
 		c.kill(m)
 	}
 	out := tailOf(endOf(t, c, lead), endOf(t, c, next))
-	c.start(etcd.GateDecision{State: "existing"}, lead, next)
+	c.start(gate.Decision{State: "existing"}, lead, next)
 	out.Leads = leader(t, c, "operator", "", lead, next) == lead
 	eventually(t, "what the former leader holds", func(ctx context.Context) error {
 		got, err := c.writer(lead).Get(ctx, "", clientv3.WithPrefix(), clientv3.WithSort(clientv3.SortByKey, clientv3.SortAscend))
@@ -135,7 +136,7 @@ func tailOnServers(t *testing.T, c *testCluster) tail {
 	return out
 }
 
-func endOf(t *testing.T, c *testCluster, m *testMember) etcd.LogEnd {
+func endOf(t *testing.T, c *testCluster, m *testMember) model.LogEnd {
 	t.Helper()
 	end, err := etcdlog.End(filepath.Join(c.dir, m.Name))
 	if err != nil {

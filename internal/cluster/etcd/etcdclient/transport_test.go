@@ -9,7 +9,7 @@ import (
 	"time"
 
 	"github.com/quorate/quorate/api/v1alpha1"
-	"github.com/quorate/quorate/internal/cluster/etcd"
+	"github.com/quorate/quorate/internal/cluster/etcd/gate"
 )
 
 // follower writes like a client that follows its Secret: with TLS or without, through any member that answers.
@@ -174,7 +174,7 @@ func TestAPeerURLIsThatOfOneMember(t *testing.T) {
 			t.Parallel()
 			c := newTestCluster(t, version, binary, 2, v1alpha1.TLSManaged)
 			first, second := c.members[0], c.members[1]
-			c.start(etcd.GateDecision{Start: true, State: "new", Members: peersOf(first)}, first)
+			c.start(gate.Decision{Start: true, State: "new", Members: peersOf(first)}, first)
 			leader(t, c, "operator", "", first)
 			root := c.as("operator", "", first)
 			id := added(t, root, second)

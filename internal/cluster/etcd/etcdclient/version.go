@@ -13,15 +13,15 @@ import (
 	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
 	clientv3 "go.etcd.io/etcd/client/v3"
 
-	"github.com/quorate/quorate/internal/cluster/etcd"
+	"github.com/quorate/quorate/internal/cluster/etcd/model"
 )
 
 // maxVersionAnswer is far more than three version numbers.
 const maxVersionAnswer = 4096
 
 // ClusterVersion asks for /version, because the gRPC API does not tell it.
-func (c *Client) ClusterVersion(ctx context.Context) (etcd.Version, error) {
-	var v etcd.Version
+func (c *Client) ClusterVersion(ctx context.Context) (model.Version, error) {
+	var v model.Version
 	err := c.get(ctx, "/version", func(resp *http.Response) (err error) {
 		var answer struct {
 			Cluster string `json:"etcdcluster"`
@@ -29,25 +29,25 @@ func (c *Client) ClusterVersion(ctx context.Context) (etcd.Version, error) {
 		if err := json.NewDecoder(io.LimitReader(resp.Body, maxVersionAnswer)).Decode(&answer); err != nil {
 			return fmt.Errorf("answer %s: %w", resp.Status, err)
 		}
-		v, err = etcd.ParseVersion(answer.Cluster)
+		v, err = model.ParseVersion(answer.Cluster)
 		return err
 	})
 	if err != nil {
-		return etcd.Version{}, fmt.Errorf("version of the cluster of %s: %w", c.cfg.Host, err)
+		return model.Version{}, fmt.Errorf("version of the cluster of %s: %w", c.cfg.Host, err)
 	}
 	return v, nil
 }
 
 // Vitals asks for /metrics, which the client port serves to everybody with a certificate, and takes the time from the header of the answer.
-func (c *Client) Vitals(ctx context.Context) (etcd.Vitals, error) {
-	var v etcd.Vitals
+func (c *Client) Vitals(ctx context.Context) (model.MemberMetrics, error) {
+	var v model.MemberMetrics
 	began := time.Now()
 	err := c.get(ctx, "/metrics", func(resp *http.Response) (err error) {
 		told, err := http.ParseTime(resp.Header.Get("Date"))
 		if err != nil {
 			return fmt.Errorf("time of the answer: %w", err)
 		}
-		if v, err = etcd.ParseVitals(resp.Body); err != nil {
+		if v, err = model.ParseMetrics(resp.Body); err != nil {
 			return fmt.Errorf("answer %s: %w", resp.Status, err)
 		}
 		v.Time = told
@@ -55,7 +55,7 @@ func (c *Client) Vitals(ctx context.Context) (etcd.Vitals, error) {
 	})
 	c.cfg.called("metrics", began, err)
 	if err != nil {
-		return etcd.Vitals{}, fmt.Errorf("metrics of %s: %w", c.cfg.Host, err)
+		return model.MemberMetrics{}, fmt.Errorf("metrics of %s: %w", c.cfg.Host, err)
 	}
 	return v, nil
 }
@@ -71,7 +71,7 @@ func (c *Client) get(ctx context.Context, path string, read func(*http.Response)
 		scheme, transport.TLSClientConfig = "https", c.cfg.TLS.Clone()
 		transport.TLSClientConfig.ServerName = c.cfg.Host
 	}
-	req, err := http.NewRequestWithContext(ctx, http.MethodGet, etcd.ClientURL(scheme, c.cfg.Host)+path, nil)
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, model.ClientURL(scheme, c.cfg.Host)+path, nil)
 	if err != nil {
 		return err
 	}
@@ -84,7 +84,7 @@ func (c *Client) get(ctx context.Context, path string, read func(*http.Response)
 }
 
 // Downgrade tells the members to go back.
-func (c *Client) Downgrade(ctx context.Context, to etcd.Version) error {
+func (c *Client) Downgrade(ctx context.Context, to model.Version) error {
 	return c.asRoot(ctx, func(conn *clientv3.Client) error {
 		for _, action := range []clientv3.DowngradeAction{clientv3.DowngradeValidate, clientv3.DowngradeEnable} {
 			_, err := conn.Downgrade(ctx, action, fmt.Sprintf("%d.%d.0", to.Major, to.Minor))

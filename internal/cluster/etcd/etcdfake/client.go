@@ -7,7 +7,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/quorate/quorate/internal/cluster/anomaly"
-	"github.com/quorate/quorate/internal/cluster/etcd"
+	"github.com/quorate/quorate/internal/cluster/etcd/model"
 )
 
 // Client is the operator's client of one process.
@@ -27,7 +27,7 @@ type Client struct {
 	Crash func() bool
 }
 
-var _ etcd.Client = (*Client)(nil)
+var _ model.Client = (*Client)(nil)
 
 func (c *Client) reachable() bool {
 	return slices.Contains(c.Network.running, c.Process) && !c.Process.Cut && !c.Process.Deaf && !c.Process.Busy &&
@@ -51,20 +51,20 @@ func (c *Client) isRoot(a authState) bool {
 }
 
 // Status answers from the process itself.
-func (c *Client) Status(context.Context) (etcd.View, error) {
+func (c *Client) Status(context.Context) (model.Status, error) {
 	if !c.reachable() {
-		return etcd.View{}, ErrNoAnswer
+		return model.Status{}, ErrNoAnswer
 	}
 	p := c.Process
 	switch byPassword := !c.Root && c.Password != ""; {
 	case byPassword && c.Network.learner(p):
 		if !c.Signs {
-			return etcd.View{}, ErrLearner // It lets nobody log in.
+			return model.Status{}, ErrLearner // It lets nobody log in.
 		}
 	case !c.isRoot(p.auth()):
-		return etcd.View{}, etcd.ErrPassword
+		return model.Status{}, model.ErrPassword
 	}
-	v := etcd.View{
+	v := model.Status{
 		MemberID: p.Disk.MemberID, ClusterID: p.Disk.ClusterID, Version: p.version,
 		DBSize: p.Disk.Size() * c.Network.Unit, DBInUse: p.Disk.InUse() * c.Network.Unit,
 		Revision: p.Disk.usage().revision, Applied: uint64(len(p.Disk.log)), Alarms: p.Alarms(),
@@ -83,26 +83,26 @@ func (c *Client) Status(context.Context) (etcd.View, error) {
 }
 
 // Vitals tells of a disk that has been used little.
-func (c *Client) Vitals(context.Context) (etcd.Vitals, error) {
+func (c *Client) Vitals(context.Context) (model.MemberMetrics, error) {
 	if !c.reachable() {
-		return etcd.Vitals{}, ErrNoAnswer
+		return model.MemberMetrics{}, ErrNoAnswer
 	}
 	quick := anomaly.Histogram{Bounds: []float64{0.001}, Counts: []uint64{1, 1}}
-	return etcd.Vitals{Fsync: quick, Commit: quick}, nil
+	return model.MemberMetrics{Fsync: quick, Commit: quick}, nil
 }
 
 // Members answers through the quorum.
-func (c *Client) Members(context.Context) ([]etcd.Member, error) {
+func (c *Client) Members(context.Context) ([]model.Member, error) {
 	if err := c.answers(); err != nil {
 		return nil, err
 	}
 	if c.Network.leaders[c.Process.Disk.ClusterID] == nil {
 		return nil, ErrNoQuorum
 	}
-	var out []etcd.Member
+	var out []model.Member
 	lead := c.Network.leaders[c.Process.Disk.ClusterID]
 	for _, m := range lead.Disk.members() {
-		out = append(out, etcd.Member{
+		out = append(out, model.Member{
 			ID: m.id, Name: m.name, PeerURL: m.url, Learner: m.learner, Published: lead.published(m.id),
 		})
 	}
@@ -110,16 +110,16 @@ func (c *Client) Members(context.Context) ([]etcd.Member, error) {
 }
 
 // Auth answers through the quorum.
-func (c *Client) Auth(ctx context.Context, password string) (etcd.Auth, error) {
+func (c *Client) Auth(ctx context.Context, password string) (model.Auth, error) {
 	if _, err := c.Members(ctx); err != nil {
-		return etcd.Auth{}, err
+		return model.Auth{}, err
 	}
 	if !utf8.ValidString(password) {
-		return etcd.Auth{}, ErrText
+		return model.Auth{}, ErrText
 	}
 	a := c.Process.auth()
 	works := a.on && a.password == password
-	return etcd.Auth{Enabled: a.on, PasswordWorks: works, Root: a.on && !works && c.isRoot(a)}, nil
+	return model.Auth{Enabled: a.on, PasswordWorks: works, Root: a.on && !works && c.isRoot(a)}, nil
 }
 
 // EnableAuth makes three changes, and may be interrupted between any two.
@@ -184,7 +184,7 @@ func (c *Client) AddLearner(_ context.Context, peerURL string) error {
 		case Host(m.url) == Host(peerURL):
 			return nil
 		case m.learner || !c.Network.connected(lead.Disk.ClusterID, m.id):
-			return etcd.ErrNotNow
+			return model.ErrNotNow
 		}
 	}
 	id := hash(peerURL, fmt.Sprint(len(lead.Disk.log)))
@@ -205,7 +205,7 @@ func (c *Client) Promote(_ context.Context, id uint64) error {
 			return c.Network.propose(lead, entry{kind: entryPromote, id: id})
 		}
 	}
-	return etcd.ErrNotInSync
+	return model.ErrNotInSync
 }
 
 // RemoveMember wants those that remain to be a quorum.
@@ -229,8 +229,8 @@ func (c *Client) RemoveMember(_ context.Context, id uint64) error {
 			connected++
 		}
 	}
-	if !members[i].learner && connected < etcd.Quorum(voters) {
-		return etcd.ErrNotNow
+	if !members[i].learner && connected < model.Quorum(voters) {
+		return model.ErrNotNow
 	}
 	return c.Network.propose(lead, entry{kind: entryRemove, id: id})
 }
@@ -264,16 +264,16 @@ func (c *Client) lead() (*Process, error) {
 }
 
 // ClusterVersion is what the log says.
-func (c *Client) ClusterVersion(context.Context) (etcd.Version, error) {
+func (c *Client) ClusterVersion(context.Context) (model.Version, error) {
 	if !c.reachable() {
-		return etcd.Version{}, ErrNoAnswer
+		return model.Version{}, ErrNoAnswer
 	}
 	v, _ := c.Process.Disk.agreed()
 	return v, nil
 }
 
 // Downgrade goes back by one minor version.
-func (c *Client) Downgrade(_ context.Context, to etcd.Version) error {
+func (c *Client) Downgrade(_ context.Context, to model.Version) error {
 	lead, err := c.lead()
 	if err != nil {
 		return err
@@ -285,7 +285,7 @@ func (c *Client) Downgrade(_ context.Context, to etcd.Version) error {
 	if to.Minor != agreed.Minor-1 {
 		return ErrVersion
 	}
-	return c.Network.propose(lead, entry{kind: entryDowngrade, value: etcd.Version{Major: 3, Minor: to.Minor}.String()})
+	return c.Network.propose(lead, entry{kind: entryDowngrade, value: model.Version{Major: 3, Minor: to.Minor}.String()})
 }
 
 // CancelDowngrade forgets about it.

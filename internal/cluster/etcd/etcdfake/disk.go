@@ -4,7 +4,7 @@ import (
 	"cmp"
 	"slices"
 
-	"github.com/quorate/quorate/internal/cluster/etcd"
+	"github.com/quorate/quorate/internal/cluster/etcd/model"
 )
 
 // Disk is the data directory of a member.
@@ -49,8 +49,8 @@ func (d *Disk) append(e entry) {
 }
 
 // End returns the end of the log, committed or not. Founders begin with entries of term 1.
-func (d *Disk) End() etcd.LogEnd {
-	end := etcd.LogEnd{Term: 1, Index: uint64(len(d.log))}
+func (d *Disk) End() model.LogEnd {
+	end := model.LogEnd{Term: 1, Index: uint64(len(d.log))}
 	if n := len(d.log); n > 0 {
 		end.Term = max(end.Term, d.log[n-1].term)
 	}
@@ -94,7 +94,7 @@ func (d *Disk) members() []member {
 }
 
 // agreed is the version that the members have agreed on, and the one that they prepare to go back to, zero for none.
-func (d *Disk) agreed() (version, downgrade etcd.Version) {
+func (d *Disk) agreed() (version, downgrade model.Version) {
 	for _, e := range d.log {
 		switch e.kind {
 		case entryVersion:
@@ -107,13 +107,13 @@ func (d *Disk) agreed() (version, downgrade etcd.Version) {
 }
 
 // Agreed is the version that the members have agreed on, by a disk's own log.
-func (d *Disk) Agreed() etcd.Version {
+func (d *Disk) Agreed() model.Version {
 	version, _ := d.agreed()
 	return version
 }
 
-func parse(text string) etcd.Version {
-	v, _ := etcd.ParseVersion(text) // Zero for none.
+func parse(text string) model.Version {
+	v, _ := model.ParseVersion(text) // Zero for none.
 	return v
 }
 

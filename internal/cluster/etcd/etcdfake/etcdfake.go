@@ -9,7 +9,8 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/quorate/quorate/internal/cluster/etcd"
+	"github.com/quorate/quorate/internal/cluster/etcd/gate"
+	"github.com/quorate/quorate/internal/cluster/etcd/model"
 )
 
 // Errors that a start or a call ends with.
@@ -29,10 +30,10 @@ var (
 
 // Config is what a process is started with.
 type Config struct {
-	Self    etcd.Peer
+	Self    model.Peer
 	Token   string
 	State   string
-	Members []etcd.Peer
+	Members []model.Peer
 	Version string
 	// Plain and TLS say what it listens for.
 	Plain, TLS bool
@@ -101,7 +102,7 @@ func (n *Network) Put(p *Process, password, value string) error {
 // next. A later leader commits them, or cuts them off.
 func (n *Network) Propose(p *Process, reached []*Process, values ...string) error {
 	n.settle(p.Disk.ClusterID)
-	if n.leaders[p.Disk.ClusterID] != p || 1+len(reached) >= etcd.Quorum(len(p.Disk.Voters())) {
+	if n.leaders[p.Disk.ClusterID] != p || 1+len(reached) >= model.Quorum(len(p.Disk.Voters())) {
 		return ErrNoQuorum
 	}
 	for _, v := range values {
@@ -184,18 +185,18 @@ func (p *Process) auth() authState {
 }
 
 // Answers is what a start gate hears from the peers of a member.
-func (n *Network) Answers(self etcd.Peer, peers []etcd.Peer) []etcd.PeerAnswer {
-	var out []etcd.PeerAnswer
+func (n *Network) Answers(self model.Peer, peers []model.Peer) []gate.PeerAnswer {
+	var out []gate.PeerAnswer
 	for _, p := range n.running {
-		asked := slices.ContainsFunc(peers, func(q etcd.Peer) bool {
+		asked := slices.ContainsFunc(peers, func(q model.Peer) bool {
 			return Host(q.URL) == Host(p.url) && p.takes(strings.HasPrefix(q.URL, "https:"))
 		})
 		if p.Cut || Host(p.url) == Host(self.URL) || !asked {
 			continue
 		}
-		a := etcd.PeerAnswer{From: p.Name, ClusterID: p.Disk.ClusterID}
+		a := gate.PeerAnswer{From: p.Name, ClusterID: p.Disk.ClusterID}
 		for _, m := range p.Disk.members() {
-			pm := etcd.PeerMember{Name: m.name, PeerURLs: []string{m.url}, Learner: m.learner}
+			pm := gate.PeerMember{Name: m.name, PeerURLs: []string{m.url}, Learner: m.learner}
 			if p.published(m.id) {
 				pm.ClientURLs = []string{"http://" + m.name}
 			}

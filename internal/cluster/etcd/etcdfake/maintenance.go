@@ -7,7 +7,7 @@ import (
 	"slices"
 	"strconv"
 
-	"github.com/quorate/quorate/internal/cluster/etcd"
+	"github.com/quorate/quorate/internal/cluster/etcd/model"
 )
 
 // ErrNoSpace is what a write ends with while an alarm is raised.
@@ -22,14 +22,14 @@ type usage struct {
 	live, history int64
 	revision      int64
 	compacted     int64
-	alarms        []etcd.Alarm
+	alarms        []model.Alarm
 }
 
 // usage is read from the log. A deletion leaves the deleted keys in the history, and a compaction frees that.
 func (d *Disk) usage() usage {
 	u := usage{revision: 1}
 	for _, e := range d.log {
-		alarm := etcd.Alarm{MemberID: e.id, Type: e.value}
+		alarm := model.Alarm{MemberID: e.id, Type: e.value}
 		switch e.kind {
 		case entryPut:
 			u.live, u.revision = u.live+1, u.revision+1
@@ -45,7 +45,7 @@ func (d *Disk) usage() usage {
 				u.alarms = append(u.alarms, alarm)
 			}
 		case entryDisarm:
-			u.alarms = slices.DeleteFunc(u.alarms, func(a etcd.Alarm) bool { return a == alarm })
+			u.alarms = slices.DeleteFunc(u.alarms, func(a model.Alarm) bool { return a == alarm })
 		}
 	}
 	return u
@@ -64,7 +64,7 @@ func (d *Disk) Size() int64 {
 }
 
 // Alarms that a process knows of.
-func (p *Process) Alarms() []etcd.Alarm { return p.Disk.usage().alarms }
+func (p *Process) Alarms() []model.Alarm { return p.Disk.usage().alarms }
 
 // admit refuses a write while there is an alarm, and raises one when the database would become larger than its quota.
 func (n *Network) admit(p *Process) error {
@@ -74,7 +74,7 @@ func (n *Network) admit(p *Process) error {
 	if n.Quota == 0 || p.Disk.Size() < n.Quota {
 		return nil
 	}
-	if err := n.propose(p, entry{kind: entryAlarm, value: etcd.AlarmNoSpace, id: p.Disk.MemberID}); err != nil {
+	if err := n.propose(p, entry{kind: entryAlarm, value: model.AlarmNoSpace, id: p.Disk.MemberID}); err != nil {
 		return err
 	}
 	return ErrNoSpace
@@ -135,7 +135,7 @@ func (c *Client) Compacted(context.Context) (bool, error) {
 }
 
 // Disarm goes through the quorum.
-func (c *Client) Disarm(_ context.Context, a etcd.Alarm) error {
+func (c *Client) Disarm(_ context.Context, a model.Alarm) error {
 	lead, err := c.lead()
 	if err != nil {
 		return err
@@ -144,9 +144,9 @@ func (c *Client) Disarm(_ context.Context, a etcd.Alarm) error {
 }
 
 // HashKV needs no quorum.
-func (c *Client) HashKV(_ context.Context, revision int64) (etcd.Hash, error) {
+func (c *Client) HashKV(_ context.Context, revision int64) (model.Hash, error) {
 	if err := c.answers(); err != nil {
-		return etcd.Hash{}, err
+		return model.Hash{}, err
 	}
 	parts, at := []string{fmt.Sprint(c.Process.Disk.Differs)}, int64(1)
 	for _, e := range c.Process.Disk.log {
@@ -159,16 +159,16 @@ func (c *Client) HashKV(_ context.Context, revision int64) (etcd.Hash, error) {
 		}
 	}
 	sum := uint32(hash(parts...)) //nolint:gosec // Half of a hash is a hash.
-	return etcd.Hash{Sum: sum, Revision: revision, CompactRevision: c.Process.Disk.usage().compacted}, nil
+	return model.Hash{Sum: sum, Revision: revision, CompactRevision: c.Process.Disk.usage().compacted}, nil
 }
 
 // Largest knows of one group.
-func (c *Client) Largest(context.Context) ([]etcd.KeyGroup, error) {
+func (c *Client) Largest(context.Context) ([]model.KeyGroup, error) {
 	if !c.reachable() {
 		return nil, ErrNoAnswer
 	}
 	live := c.Process.Disk.usage().live
-	return []etcd.KeyGroup{{Prefix: "value-", Keys: live, Bytes: live * c.Network.Unit}}, nil
+	return []model.KeyGroup{{Prefix: "value-", Keys: live, Bytes: live * c.Network.Unit}}, nil
 }
 
 // Live is what a compaction and a defragmentation would leave of the database, in writes.

@@ -5,13 +5,13 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/quorate/quorate/internal/cluster/etcd"
+	"github.com/quorate/quorate/internal/cluster/etcd/model"
 )
 
 // agree lets the leader raise or lower the version of the cluster, once it hears from every member.
 func (n *Network) agree(lead *Process) {
 	agreed, downgrade := lead.Disk.agreed()
-	var lowest, highest etcd.Version
+	var lowest, highest model.Version
 	for _, m := range lead.Disk.members() {
 		i := slices.IndexFunc(n.running, func(p *Process) bool { return p.Disk.MemberID == m.id && !p.Cut })
 		if i < 0 {
@@ -28,7 +28,7 @@ func (n *Network) agree(lead *Process) {
 	write := func(kind entryKind, value string) {
 		lead.Disk.append(entry{kind: kind, value: value})
 	}
-	common := etcd.Version{Major: 3, Minor: lowest.Minor}
+	common := model.Version{Major: 3, Minor: lowest.Minor}
 	switch {
 	case downgrade.Minor != 0 && highest.Minor == downgrade.Minor:
 		write(entryDowngrade, "")
@@ -116,7 +116,7 @@ func electable(p *Process, up []*Process) bool {
 			votes++
 		}
 	}
-	return !p.Disk.blank && p.Disk.voter(p.Disk.MemberID) && votes >= etcd.Quorum(voters)
+	return !p.Disk.blank && p.Disk.voter(p.Disk.MemberID) && votes >= model.Quorum(voters)
 }
 
 // up returns the connected processes of a cluster.

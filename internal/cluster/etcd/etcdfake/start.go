@@ -4,7 +4,7 @@ import (
 	"hash/fnv"
 	"slices"
 
-	"github.com/quorate/quorate/internal/cluster/etcd"
+	"github.com/quorate/quorate/internal/cluster/etcd/model"
 )
 
 // Start starts a process on a disk, by etcd's own rules (server/etcdserver/bootstrap.go): a log decides by itself;
@@ -35,7 +35,7 @@ func (n *Network) Start(cfg Config, disk *Disk) (*Process, error) {
 
 // compatible reports whether a version may take part: no minor version older than what the members have agreed on. A much newer one may,
 // if it can read their logs (server/etcdserver/api/membership/cluster.go, server/etcdserver/version; 3.7.3 seen where 3.5 was agreed on).
-func (n *Network) compatible(disk *Disk, v etcd.Version) bool {
+func (n *Network) compatible(disk *Disk, v model.Version) bool {
 	agreed, _ := disk.agreed()
 	if lead := n.leaders[disk.ClusterID]; lead != nil {
 		agreed, _ = lead.Disk.agreed()

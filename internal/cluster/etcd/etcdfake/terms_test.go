@@ -6,13 +6,13 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"github.com/quorate/quorate/internal/cluster/etcd"
+	"github.com/quorate/quorate/internal/cluster/etcd/model"
 )
 
 // trio is a cluster of three members, and starts one of them.
 func trio(t *testing.T) (n *Network, disks []*Disk, start func(i int) *Process) {
 	t.Helper()
-	n, peers := New(), etcd.Peers("orders", "default", "cluster.local", 3, false)
+	n, peers := New(), model.Peers("orders", "default", "cluster.local", 3, false)
 	for range peers {
 		disks = append(disks, &Disk{})
 	}

@@ -17,7 +17,7 @@ import (
 	"go.uber.org/zap"
 	"google.golang.org/protobuf/proto"
 
-	"github.com/quorate/quorate/internal/cluster/etcd"
+	"github.com/quorate/quorate/internal/cluster/etcd/model"
 )
 
 // Errors for logs that must not be gone on with.
@@ -34,14 +34,14 @@ type journal struct {
 	self   uint64
 	state  *raftpb.HardState
 	voters map[uint64]bool // true for a voter, false for a learner
-	end    etcd.LogEnd
+	end    model.LogEnd
 }
 
 // End says how far the log in a data directory goes, committed or not. It changes nothing.
-func End(dataDir string) (etcd.LogEnd, error) {
+func End(dataDir string) (model.LogEnd, error) {
 	j, err := open(dataDir, wal.OpenForRead)
 	if err != nil {
-		return etcd.LogEnd{}, err
+		return model.LogEnd{}, err
 	}
 	_ = j.Close() // It has nothing to write, and complains that it has not opened the directory.
 	return j.end, j.mayLead()
@@ -102,7 +102,7 @@ func open(dataDir string, openAt func(*zap.Logger, string, *walpb.Snapshot) (*wa
 		_ = w.Close() // What is wrong with the log says more.
 		return nil, fmt.Errorf("read the log in %s: %w", dir, err)
 	}
-	j := &journal{WAL: w, state: state, voters: map[uint64]bool{}, end: etcd.LogEnd{Term: last.GetTerm(), Index: last.GetIndex()}}
+	j := &journal{WAL: w, state: state, voters: map[uint64]bool{}, end: model.LogEnd{Term: last.GetTerm(), Index: last.GetIndex()}}
 	if err := j.replay(meta, last, entries); err != nil {
 		_ = w.Close()
 		return nil, err
@@ -124,7 +124,7 @@ func (j *journal) replay(meta []byte, from *walpb.Snapshot, entries []*raftpb.En
 		j.voters[id] = false
 	}
 	for _, e := range entries {
-		j.end = etcd.LogEnd{Term: e.GetTerm(), Index: e.GetIndex()}
+		j.end = model.LogEnd{Term: e.GetTerm(), Index: e.GetIndex()}
 		if e.GetType() != raftpb.EntryConfChange {
 			continue
 		}
