@@ -17,8 +17,12 @@ type memory struct {
 	budgets sync.Map
 	// scaled is how many pods each StatefulSet was given last, for the same reason (scaledKey -> scaledSet).
 	scaled sync.Map
-	// appointment is who was made primary last, for the same reason; nil: unknown.
-	appointment atomic.Pointer[redis.Appointment]
+	// primary is what the Service of the primary was told last, for the same reason; nil: unknown.
+	primary atomic.Pointer[primaryRecord]
+	// silence is which servers did not answer, for the time that the primary changes.
+	silence silence
+	// failed are the hand-overs that failed lately.
+	failed redis.FailedHandOvers
 	// unused is since when Services are not announced any more (UID -> time.Time), so that they stay for a moment longer.
 	unused sync.Map
 	// unexposed says why pods are not to be reached from outside, as their Services could not be made; nil: they could.

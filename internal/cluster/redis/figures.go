@@ -42,9 +42,3 @@ func (HandOver) HandsOver() bool { return true }
 
 // HandsOver marks the step as one after which another server takes the writes.
 func (Promote) HandsOver() bool { return true }
-
-// HandsOver reports whether the step is taken for one after which another server takes the writes.
-func (s Lifted) HandsOver() bool {
-	h, ok := s.Then.(cluster.Handover)
-	return ok && h.HandsOver()
-}

@@ -70,10 +70,12 @@ func Next(s State) cluster.Plan {
 	if s.Spec.Replicated {
 		return nextReplicated(s)
 	}
-	v := look(s)
+	v := lookAhead(s)
 	plan := cluster.Decide(v, shardedPhases(), keepLastCopy)
 	return plan.Refined(func(p cluster.Plan) cluster.Plan {
-		p.Step = v.lift(p.Step)
+		if guards := v.lift(p.Step); len(guards.Guards) > 0 {
+			p.Step, p.Reason, p.After = guards, guards.Reason(), atOnce
+		}
 		return v.tellHeldBack(p).WithTerminating(v.terminatingClaims())
 	})
 }
@@ -90,7 +92,7 @@ func Explain(s State) cluster.Explanation {
 	if s.Spec.Replicated {
 		phases = replicatedPhases()
 	}
-	v := look(s)
+	v := lookAhead(s)
 	e := cluster.Explain(v, phases, keepLastCopy)
 	let := ""
 	switch step := cluster.Decide(v, phases, keepLastCopy).Step.(type) {

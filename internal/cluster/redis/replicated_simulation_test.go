@@ -51,6 +51,7 @@ type repServer struct {
 	history, former string
 	offset, until   int // until: the offset up to which the former history is its own
 	guard           string
+	took            int  // writes since it was made primary
 	handsOver       bool // it has given all that it has to the one that it asks, and waits for that one to lead
 }
 
@@ -64,8 +65,11 @@ type repSimulation struct {
 	size     int
 	template int
 	record   redis.Appointment
-	clients  [3]*repServer
-	// last is who was made primary last: nobody else may acknowledge a write from then on.
+	// candidate is who is about to take over, by the Service as well; failed is what the operator that runs remembers.
+	candidate redis.FailoverCandidate
+	failed    redis.FailedHandOvers
+	clients   [3]*repServer
+	// last is who was made primary last: nobody else may acknowledge a write from then on, unless it ended before it took any.
 	last    *repServer
 	written int
 	acked   []int
@@ -246,7 +250,7 @@ func (s *repSimulation) write(n int) {
 	p := s.clients[n]
 	if p == nil {
 		for _, o := range s.servers {
-			if o.name == s.record.Pod && o.role == redis.RolePrimary && o.up {
+			if s.leadsTo(o) && o.up {
 				p = o
 			}
 		}
@@ -261,9 +265,21 @@ func (s *repSimulation) write(n int) {
 	p.offset++
 	s.acked = append(s.acked, s.written)
 	s.times[s.written] = s.now
-	if p != s.last {
+	p.took++
+	if p != s.last && (s.last.primary || s.last.took > 0) {
 		s.fail("%s acknowledges write %d after %s was made primary", p.name, s.written, s.last.name)
 	}
+}
+
+// leadsTo tells whether the Service of the primary selects a pod.
+func (s *repSimulation) leadsTo(p *repServer) bool {
+	switch c := s.candidate; {
+	case c.Pod != "" && c.History == "":
+		return p.name == c.Pod
+	case c.Pod != "":
+		return p.name == c.Pod && p.role == redis.RolePrimary
+	}
+	return p.name == s.record.Pod && p.role == redis.RolePrimary
 }
 
 // tick is what happens without the operator.
@@ -391,7 +407,7 @@ func (s *repSimulation) change() {
 }
 
 func (s *repSimulation) observe() redis.State {
-	st := redis.State{Now: s.now, Spec: s.spec, Appointed: s.record, Sets: []redis.Set{{Replicas: s.size}}}
+	st := redis.State{Now: s.now, Spec: s.spec, Appointed: s.record, Candidate: s.candidate, FailedHandOvers: s.failed, Sets: []redis.Set{{Replicas: s.size}}}
 	for _, p := range s.servers {
 		if p.uid == "" || (!p.up && p.newPod && s.chance(2)) {
 			continue // Not made yet, or already gone.
@@ -468,7 +484,11 @@ func (s *repSimulation) pass() cluster.Plan {
 		return plan
 	}
 	s.log("%s: %s", plan.Step, plan.Message)
-	if err := s.act(plan.Step); err != nil {
+	err := s.act(plan.Step)
+	if s.failed.Note(plan.Step, err, s.now); errors.Is(err, errCrash) {
+		s.failed = redis.FailedHandOvers{}
+	}
+	if err != nil {
 		s.log("%v", err)
 	}
 	return plan
@@ -484,12 +504,8 @@ func (s *repSimulation) dies() error {
 func (s *repSimulation) act(step cluster.Step) error {
 	switch st := step.(type) {
 	case redis.Guard:
-	case redis.Unguarded:
-		for _, part := range []cluster.Step{st.Record, st.Guard, st.Then} {
-			if err := s.act(part); err != nil {
-				return err
-			}
-		}
+	case redis.Appoint:
+		return s.appoint(st)
 	case redis.AssignRoles:
 		return s.assign(st)
 	case redis.End:
@@ -499,6 +515,7 @@ func (s *repSimulation) act(step cluster.Step) error {
 				p.end()
 			}
 		}
+		return s.dies()
 	case redis.ReplaceDisk:
 		for _, p := range s.servers {
 			if p.name == st.Pod.Name && p.name == s.record.Pod {
@@ -522,18 +539,9 @@ func (s *repSimulation) act(step cluster.Step) error {
 			p.stop(s.now)
 		}
 		s.servers = s.servers[:min(s.size, len(s.servers))]
-	case redis.Promote:
-		if err := s.assign(st.Record); err != nil {
-			return err
-		}
-		return s.command(st)
 	case redis.HandOver:
-		for _, part := range []redis.ServerStep{st.Guard(), st} {
-			if err := s.command(part); err != nil {
-				return err
-			}
-		}
-		return s.assign(st.Record)
+		s.checkHandOver(st)
+		return s.command(st)
 	case redis.ServerStep:
 		return s.command(st)
 	default:
@@ -542,34 +550,47 @@ func (s *repSimulation) act(step cluster.Step) error {
 	return nil
 }
 
-// assign does what the controller does: nobody finds two primaries.
-func (s *repSimulation) assign(st redis.AssignRoles) error {
-	label := func(primary bool) {
-		for _, l := range st.Pods {
-			for _, p := range s.servers {
-				if p.name == l.Pod.Name && p.uid == l.Pod.UID && (l.Role == redis.RolePrimary) == primary {
-					p.role = l.Role
-				}
-			}
-		}
-	}
-	for _, p := range s.servers {
-		if slices.Contains(st.Ends, redis.PodRef{Name: p.name, UID: p.uid}) {
-			p.end()
-		}
-	}
-	label(false)
-	if err := s.dies(); err != nil {
-		return err
-	}
+// appoint changes the Service of the primary.
+func (s *repSimulation) appoint(st redis.Appoint) error {
 	if s.record.Pod != st.Appointment.Pod {
 		s.succeeds(st.Appointment.Pod)
 	}
-	s.record = st.Appointment
-	if err := s.dies(); err != nil {
-		return err
+	s.record, s.candidate = st.Appointment, st.Candidate
+	return s.dies()
+}
+
+// checkHandOver looks at where clients are sent, and what the new primary will need of replicas, before a hand-over.
+func (s *repSimulation) checkHandOver(st redis.HandOver) {
+	for _, p := range s.servers {
+		if leads := s.leadsTo(p); leads != (p.name == st.To) {
+			s.fail("%s: clients are sent to %s: %t", st, p.name, leads)
+		}
+		if p.name == st.To && p.guard == "0" {
+			s.fail("%s: it takes writes that no replica acknowledges", st)
+		}
 	}
-	label(true)
+	if s.now.Sub(s.candidate.Since) < time.Second {
+		s.fail("%s: nodes may still send clients to %s", st, st.From)
+	}
+}
+
+// assign changes labels one after the other, as the controller does, that of the primary last.
+func (s *repSimulation) assign(st redis.AssignRoles) error {
+	for _, primary := range []bool{false, true} {
+		for _, l := range st.Pods {
+			if (l.Role == redis.RolePrimary) != primary {
+				continue
+			}
+			for _, p := range s.servers {
+				if p.name == l.Pod.Name && p.uid == l.Pod.UID {
+					p.role = l.Role
+				}
+			}
+			if err := s.dies(); err != nil {
+				return err
+			}
+		}
+	}
 	return nil
 }
 
@@ -647,13 +668,17 @@ func (s *repSimulation) succeeds(name string) {
 
 func (p *repServer) lead() {
 	p.former, p.until, p.history = p.history, p.offset, p.sim.id("history")
-	p.primary, p.handsOver, p.linked, p.sim.last, p.acked = true, false, false, p, p.sim.now
+	p.primary, p.handsOver, p.linked, p.sim.last, p.acked, p.took = true, false, false, p, p.sim.now, 0
 }
 
 // FailoverTo holds the clients until the replica has everything.
 func (p *repServer) FailoverTo(_ context.Context, a redis.Address) error {
 	o := p.sim.at(a)
 	if !p.primary || o == nil || !o.meets(p) || !o.linked || o.asks != p.addr {
+		return errRefused
+	}
+	if p.sim.faults && p.sim.chance(4) {
+		p.sim.log("%s gives up handing over, and goes on", p.name)
 		return errRefused
 	}
 	for o.offset < p.offset {
@@ -721,6 +746,9 @@ func (s *repSimulation) doWithout() {
 
 // check looks at a settled cluster.
 func (s *repSimulation) check() {
+	if s.candidate.Pod != "" {
+		s.fail("%s is still about to take over", s.candidate.Pod)
+	}
 	from, leaders := s.written, 0
 	for range 20 {
 		s.tick()
@@ -753,7 +781,7 @@ func TestReplicatedSimulation(t *testing.T) {
 	if *oneSeed != 0 {
 		from, n = *oneSeed, 1
 	}
-	acked, excused, promoted, ended, replaced := 0, 0, 0, 0, 0
+	acked, excused, promoted, ended, replaced, handed, back := 0, 0, 0, 0, 0, 0, 0
 	for seed := from; seed < from+uint64(n); seed++ {
 		s := newRepSimulation(seed, seed%4 > 0)
 		s.run()
@@ -766,7 +794,9 @@ func TestReplicatedSimulation(t *testing.T) {
 		acked, excused = acked+len(s.acked), excused+len(s.excused)
 		ended, replaced = ended+s.ended, replaced+s.replaced
 		promoted += strings.Count(strings.Join(s.trace, "\n"), " promote ")
+		handed += strings.Count(strings.Join(s.trace, "\n"), " hand over from ")
+		back += strings.Count(strings.Join(s.trace, "\n"), " did not hand over to it")
 	}
-	t.Logf("%d runs: %d writes acknowledged, %d lost with the server that alone had them, %d promotions, %d servers that hung were ended, %d got new disks",
-		n, acked, excused, promoted, ended, replaced)
+	t.Logf("%d runs: %d writes acknowledged, %d lost with the server that alone had them, %d promotions, %d hand-overs, of which %d failed, %d servers that hung were ended, %d got new disks",
+		n, acked, excused, promoted, handed, back, ended, replaced)
 }

@@ -28,7 +28,7 @@ func appointFirstPrimary(v *view) (cluster.Plan, bool) {
 		return cluster.Wait(ReasonSync, v.pace(soon*3, slowly), "%s loads its data", p.Name)
 	}
 	best := v.richest()
-	return promote(best, "nobody has been primary yet, and %s holds %d keys, as many as any other server", best.Name, best.Node.Keys)
+	return v.promote(best, "nobody has been primary yet, and %s holds %d keys, as many as any other server", best.Name, best.Node.Keys)
 }
 
 // appointNextPrimary makes another primary in the place of the appointed one, or makes that one primary again. All that clients were
@@ -63,7 +63,7 @@ func appointNextPrimary(v *view) (cluster.Plan, bool) {
 		if plan, turns := v.turn(was, best); turns {
 			return plan, true
 		}
-		return promote(best, "%s is primary no more, and %s has most of what was copied of it", v.Appointed.Pod, best.Name)
+		return v.promote(best, "%s is primary no more, and %s has most of what was copied of it", v.Appointed.Pod, best.Name)
 	}
 	return v.reinstate(was)
 }
@@ -224,7 +224,7 @@ func (v *view) reinstate(was *Pod) (cluster.Plan, bool) {
 	case was.Node.Loading:
 		return cluster.Wait(ReasonSync, v.pace(soon*3, slowly), "%s loads its data", was.Name)
 	case was.Node.Keys > 0:
-		return promote(was, "%s is back with its data, and nobody else is known to have all of it", was.Name)
+		return v.promote(was, "%s is back with its data, and nobody else is known to have all of it", was.Name)
 	}
 	if plan, waits := waitForAll(v); waits {
 		return plan, waits
@@ -236,7 +236,7 @@ func (v *view) reinstate(was *Pod) (cluster.Plan, bool) {
 	if best.Node.Keys == 0 {
 		best = was
 	}
-	return promote(best, "%s came back empty, and %s holds %d keys, as many as any other server", was.Name, best.Name, best.Node.Keys)
+	return v.promote(best, "%s came back empty, and %s holds %d keys, as many as any other server", was.Name, best.Name, best.Node.Keys)
 }
 
 // turn makes all but the heir leave a primary that cannot be reached, before the heir takes over: one that got in touch with it again would
@@ -259,9 +259,16 @@ func (v *view) turn(was, heir *Pod) (cluster.Plan, bool) {
 	return plan, ok
 }
 
-func promote(p *Pod, format string, args ...any) (cluster.Plan, bool) {
-	record := AssignRoles{Appointment: Appointment{Pod: p.Name, History: p.Node.Replication.ID}}
-	plan, ok := cluster.Do(Promote{p.Name, record}, format, args...)
+// promote names a server the failover candidate, and makes it the primary once that is written down. All that led to the choice is
+// checked again in between, as the record of the former primary stays until the new one leads.
+func (v *view) promote(p *Pod, format string, args ...any) (cluster.Plan, bool) {
+	history := p.Node.Replication.ID
+	if c := (FailoverCandidate{Pod: p.Name, History: history}); v.Candidate != c {
+		plan, ok := cluster.Do(Appoint{v.Appointed, c}, format, args...)
+		plan.After = atOnce
+		return plan, ok
+	}
+	plan, ok := cluster.Do(Promote{p.Name, history}, format, args...)
 	plan.After = soon / 2
 	return plan, ok
 }

@@ -90,10 +90,8 @@ type simulation struct {
 	restore *simRestore
 	crash   int // the number of commands after which the operator dies, counted over the whole run; 0: by chance
 	calls   int
-	// died says that the operator did so after the last command.
-	died   bool
-	trace  []string
-	broken string
+	trace   []string
+	broken  string
 	// stalls says that the operator waits for a human.
 	stalls bool
 	// partition keeps servers from reaching each other, or did a moment ago; nil: none does. parted
@@ -1259,14 +1257,6 @@ func (s *simulation) checkBroken(st redis.Restart, p *simPod) {
 // act carries a step out, and dies after some command now and then.
 func (s *simulation) act(step cluster.Step) {
 	s.log("step: %s", step)
-	if st, ok := step.(redis.Lifted); ok {
-		calls := s.calls
-		if s.act(st.Guards); s.calls-calls < len(st.Guards.Guards) || s.died {
-			return
-		}
-		s.act(st.Then)
-		return
-	}
 	s.check(step)
 	s.processes.Stand(step, s.net.Now())
 	if s.restore.act(s, step) {
@@ -1440,7 +1430,6 @@ func (m *mortal) Send(ctx context.Context, to redis.Address, batches [][]redis.K
 }
 
 func (s *simulation) dies() (dead bool) {
-	defer func() { s.died = dead }()
 	s.calls++
 	dead = s.calls == s.crash
 	if s.crash == 0 {
