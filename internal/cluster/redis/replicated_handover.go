@@ -70,31 +70,40 @@ func (v *view) prepareHandOver(plan cluster.Plan, f Failover) cluster.Plan {
 // finishHandOver brings a hand-over to its end that was begun, and leads the Service back to the primary where that is not possible,
 // or where one that was to be promoted is not needed any more.
 func finishHandOver(v *view) (cluster.Plan, bool) {
-	c, leader, was, to := v.Candidate, v.leader(), v.podNamed(v.Appointed.Pod), v.podNamed(v.Candidate.Pod)
-	silent := leader == nil && c.planned() && was != nil && was.unheard() && to != nil && to.Node != nil
-	if c.Pod == "" || c.Pod == v.Appointed.Pod || (!silent && (leader == nil || leader != was)) {
+	c, was, to := v.Candidate, v.podNamed(v.Appointed.Pod), v.podNamed(v.Candidate.Pod)
+	if c.Pod == "" || c.Pod == v.Appointed.Pod || was == nil || (v.leader() != was && !v.fallsSilent(was, to)) {
 		return cluster.Pass()
 	}
-	why := ""
-	switch {
-	case silent:
-		why = "does not answer"
-	case !c.planned():
-		why = "is back before it took over"
-	case v.FailedHandOvers.Count > 0 && !v.FailedHandOvers.Last.Before(c.Since):
-		why = "did not hand over to it"
-	case to == nil || to.Node == nil || to.Deleting || !v.inSync(to, leader):
-		why = "cannot hand over to it: it is not in sync"
-	}
-	if why != "" {
+	if why := v.hindrance(was, to); why != "" {
 		plan, ok := cluster.Do(Appoint{Appointment: v.Appointed}, "clients were about to be sent to %s; %s %s", c.Pod, was.Name, why)
 		plan.After = soon
 		return plan, ok
 	}
 	if since := v.Now.Sub(c.Since); since >= 0 && since < rerouted { // A time to come was written by a clock that is ahead.
-		return cluster.Wait(ReasonFailover, rerouted-since, "clients are sent to %s in a moment, and %s hands over to it then", to.Name, leader.Name)
+		return cluster.Wait(ReasonFailover, rerouted-since, "clients are sent to %s in a moment, and %s hands over to it then", to.Name, was.Name)
 	}
-	plan, ok := cluster.Do(HandOver{leader.Name, to.Name, to.Addr}, "clients find %s, and %s hands over to it", to.Name, leader.Name)
+	plan, ok := cluster.Do(HandOver{was.Name, to.Name, to.Addr}, "clients find %s, and %s hands over to it", to.Name, was.Name)
 	plan.After = atOnce
 	return plan, ok
+}
+
+// fallsSilent tells whether the appointed primary does not answer, and was to hand over to a replica that does.
+func (v *view) fallsSilent(was, to *Pod) bool {
+	return v.leader() == nil && v.Candidate.planned() && was.unheard() && to != nil && to.Node != nil
+}
+
+// hindrance says why the appointed primary does not hand over to the candidate; empty when it does.
+func (v *view) hindrance(was, to *Pod) string {
+	failed := v.FailedHandOvers
+	switch {
+	case was.unheard():
+		return "does not answer"
+	case !v.Candidate.planned():
+		return "is back before it took over"
+	case failed.Count > 0 && !failed.Last.Before(v.Candidate.Since):
+		return "did not hand over to it"
+	case to == nil || to.Node == nil || to.Deleting || !v.inSync(to, was):
+		return "cannot hand over to it: it is not in sync"
+	}
+	return ""
 }

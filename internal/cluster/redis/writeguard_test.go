@@ -134,6 +134,39 @@ func TestWritesAreGuarded(t *testing.T) {
 	}
 }
 
+// TestAPrimaryIsLetOffUntilTheStepThatNeedsItIsTaken has the step come next, and no rule take back what was done for it.
+func TestAPrimaryIsLetOffUntilTheStepThatNeedsItIsTaken(t *testing.T) {
+	for name, tc := range map[string]struct {
+		outdated string
+		guards   GuardShards
+		then     cluster.Step
+	}{
+		"a restart of the last replica": {"c-0-1", guards(0, "c-0-0"), Restart{Pods: []PodRef{formed().pod("c-0-1").ref()}, Cause: ReasonRestart}},
+		"a hand-over":                   {"c-0-0", guards(0, "c-0-0", "c-0-1"), Failover{0, "c-0-0", "c-0-1"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			f := writesGuarded()
+			f.pod(tc.outdated).Outdated = true
+			if got := Next(f.State); cmp.Diff(cluster.Step(tc.guards), got.Step) != "" || got.After != atOnce || got.Reason != ReasonGuardWrites {
+				t.Errorf("%s, %s after %s", got.Step, got.Reason, got.After)
+			}
+			for _, g := range tc.guards.Guards {
+				f.letOff(g.Pod)
+			}
+			if got := Next(f.State).Step; cmp.Diff(tc.then, got) != "" {
+				t.Errorf("then %v", got)
+			}
+			f.pod(tc.outdated).Outdated = false
+			for i := range tc.guards.Guards {
+				tc.guards.Guards[i].Replicas = 1
+			}
+			if got := Next(f.State).Step; cmp.Diff(cluster.Step(tc.guards), got) != "" {
+				t.Errorf("when it is not wanted any more: %v", got)
+			}
+		})
+	}
+}
+
 func TestTheWriteGuardIsNoSettingLikeOthers(t *testing.T) {
 	c := testCluster(v1alpha1.EngineRedis, "8.0.2")
 	hash := hashOf(t, testBuilder(c))
