@@ -153,8 +153,10 @@ func TestAHandOverThatWasBegunComesToAnEnd(t *testing.T) {
 		"it goes on long after the operator ended":  {func(f *fixture) { f.Candidate.Since = now.Add(-time.Hour) }, "hand over from c-0-0 to c-0-1|"},
 		"it goes on after an earlier version":       {func(f *fixture) { f.Candidate.Since = time.Time{} }, "hand over from c-0-0 to c-0-1|"},
 		"it goes on by a clock that is ahead":       {func(f *fixture) { f.Candidate.Since = now.Add(time.Hour) }, "hand over from c-0-0 to c-0-1|"},
-		"some nodes may not know yet": {func(f *fixture) { f.Candidate.Since = now.Add(-400 * time.Millisecond) },
-			"clients are sent to c-0-1 in a moment, and c-0-0 hands over to it then|"},
+		"some nodes may not know yet": {
+			func(f *fixture) { f.Candidate.Since = now.Add(-400 * time.Millisecond) },
+			"clients are sent to c-0-1 in a moment, and c-0-0 hands over to it then|",
+		},
 		"it failed":                      {func(f *fixture) { f.FailedHandOvers = FailedHandOvers{1, now} }, back},
 		"an earlier one failed":          {func(f *fixture) { f.FailedHandOvers = FailedHandOvers{1, now.Add(-time.Minute)} }, "hand over from c-0-0 to c-0-1|"},
 		"the candidate is gone":          {func(f *fixture) { f.Pods = slices.Delete(f.Pods, 1, 2) }, back},
