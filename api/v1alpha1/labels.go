@@ -23,7 +23,7 @@ const (
 	// leaves out the operator's own image, so that an operator upgrade restarts no pod.
 	AnnotationTemplateHash = "quorate.dev/template-hash"
 	// AnnotationAppointed is, on the Service of the primary of a cluster in the mode Replicated, the pod that is the primary
-	// while the Service leads to another one already, which is about to be.
+	// while the Service names another one already, which is about to be; empty if there was none before.
 	AnnotationAppointed = "quorate.dev/appointed"
 	// AnnotationHistory is, on the Service of the primary of a cluster in the mode Replicated, the replication id of the server
 	// that it leads to.
@@ -31,6 +31,11 @@ const (
 	// AnnotationGuarded is there for how long that server takes writes at most that no replica acknowledges, for example
 	// "5s"; without it, for as long as it likes.
 	AnnotationGuarded = "quorate.dev/writes-guarded"
+	// AnnotationCandidateHistory is, on that Service while it names a pod that is about to be promoted, the replication id that
+	// the server of that pod was chosen by.
+	AnnotationCandidateHistory = "quorate.dev/candidate-replication-id"
+	// AnnotationRerouted is, on that Service while it leads to a pod that the primary is about to hand over to, since when.
+	AnnotationRerouted = "quorate.dev/rerouted"
 	// AnnotationVersion is the version of the data store that a pod was made with, and on a Backup before an upgrade the one that it
 	// is taken from.
 	AnnotationVersion = "quorate.dev/version"

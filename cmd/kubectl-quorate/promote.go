@@ -76,23 +76,27 @@ func (s *session) promote(ctx context.Context, arg, pod string) error {
 	if err != nil {
 		return err
 	}
-	step, err := promotion(seen, pod)
+	steps, err := promotion(seen, pod)
 	if err != nil {
 		return err
 	}
-	if step == nil {
+	if len(steps) == 0 {
 		s.say("%s leads already", pod)
 		return nil
 	}
-	if err := seen.act(ctx, step); err != nil {
-		return fmt.Errorf("%s: %w", step, err)
+	for _, step := range steps {
+		if err := seen.act(ctx, step); err != nil {
+			return fmt.Errorf("%s: %w", step, err)
+		}
+		if _, err := fmt.Fprintf(s.out, "done: %s\n", step); err != nil {
+			return err
+		}
 	}
-	_, err = fmt.Fprintf(s.out, "done: %s\n", step)
-	return err
+	return nil
 }
 
-// promotion is the step that makes a pod lead, nil when it does.
-func promotion(seen *outlook, pod string) (cluster.Step, error) {
+// promotion returns the steps that make a pod lead, none when it does.
+func promotion(seen *outlook, pod string) ([]cluster.Step, error) {
 	switch {
 	case seen.err != nil:
 		return nil, seen.err
@@ -101,15 +105,15 @@ func promotion(seen *outlook, pod string) (cluster.Step, error) {
 	case seen.etcd != nil:
 		return promoteMember(seen.etcd, pod)
 	}
-	step, err := promoteReplica(seen.redis, pod)
-	if _, lifts := step.(redis.Lifted); lifts && seen.paused {
+	steps, err := promoteReplica(seen.redis, pod)
+	if len(steps) > 1 && seen.paused {
 		return nil, fmt.Errorf("for a hand-over primaries have to take writes that fewer than spec.config.minReplicasToWrite replicas acknowledge, and the operator would not hold them to it again while the cluster is paused: set spec.paused to false, and try again")
 	}
-	return step, err
+	return steps, err
 }
 
 // promoteMember moves leadership to a voter that answers.
-func promoteMember(s *etcdmodel.State, pod string) (cluster.Step, error) {
+func promoteMember(s *etcdmodel.State, pod string) ([]cluster.Step, error) {
 	at := func(name string) *etcdmodel.Pod {
 		if i := slices.IndexFunc(s.Pods, func(p etcdmodel.Pod) bool { return p.Name == name && p.Status != nil }); i >= 0 {
 			return &s.Pods[i]
@@ -127,14 +131,14 @@ func promoteMember(s *etcdmodel.State, pod string) (cluster.Step, error) {
 	}
 	for _, p := range s.Pods {
 		if p.Status != nil && p.Status.MemberID == to.Status.Leader {
-			return etcdsteps.MoveLeader{From: p.Name, To: to.Status.MemberID, Pod: pod}, nil
+			return []cluster.Step{etcdsteps.MoveLeader{From: p.Name, To: to.Status.MemberID, Pod: pod}}, nil
 		}
 	}
 	return nil, fmt.Errorf("the leader does not answer: wait until there is one (kubectl quorate status --watch)")
 }
 
 // promoteReplica hands a shard to a replica that has everything.
-func promoteReplica(s *redis.State, pod string) (cluster.Step, error) {
+func promoteReplica(s *redis.State, pod string) ([]cluster.Step, error) {
 	i := slices.IndexFunc(s.Pods, func(p redis.Pod) bool { return p.Name == pod && p.Node != nil })
 	if i < 0 {
 		return nil, fmt.Errorf("%s is no server that answers: kubectl quorate status shows those that do", pod)

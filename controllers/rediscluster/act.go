@@ -25,6 +25,7 @@ func (k *Reconciler) Act(ctx context.Context, o *v1alpha1.RedisCluster, step clu
 	if err := k.checkSpec(ctx, o, step); err != nil {
 		return err
 	}
+	k.memory(o).silence.note(step)
 	err := k.act(ctx, o, step)
 	if err == nil || errors.Is(err, redis.ErrUndecided) || errors.Is(err, redis.ErrStood) { // A server that refuses does not stand for election.
 		k.memory(o).processes.Stand(step, k.Now())
@@ -84,7 +85,7 @@ func (k *Reconciler) act(ctx context.Context, o *v1alpha1.RedisCluster, step clu
 		return k.withdraw(ctx, o, s)
 	case redis.Configure:
 		return k.configure(ctx, o, s)
-	case redis.AssignRoles, redis.Promote, redis.Unguarded, redis.HandOver, redis.Lifted, redis.Failover:
+	case redis.Appoint, redis.AssignRoles, redis.HandOver, redis.Failover:
 		return k.changeRoles(ctx, o, s)
 	case redis.Meet:
 		return k.introduce(ctx, o, s)

@@ -55,11 +55,11 @@ func TestTheAppointmentOfAnOrphanedServiceHolds(t *testing.T) {
 	b, err := k.builder(t.Context(), o)
 	fakeapi.Must(t, err)
 	want := redis.Appointment{Pod: "carts-0-1", History: "id"}
-	service := b.Primary(want, "")
+	service := b.Primary(want, redis.FailoverCandidate{})
 	service.OwnerReferences = nil
 	fakeapi.Must(t, w.Apply(t.Context(), service, client.FieldOwner(cluster.ManagedBy)))
-	got, err := k.appointment(t.Context(), o)
-	if err != nil || got.Pod != want.Pod {
+	got, err := k.primaryRecord(t.Context(), o)
+	if err != nil || got.appointed.Pod != want.Pod {
 		t.Errorf("%+v, %v, want %+v", got, err, want)
 	}
 }

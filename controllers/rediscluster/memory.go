@@ -12,9 +12,13 @@ import (
 
 // memory is what the operator remembers of one cluster.
 type memory struct {
-	// appointment is the primary that was appointed last; nil: unknown. It is no expectation: it outlives
-	// the stale cache, so that Ensure reverts external edits of the Service that it is written to.
-	appointment atomic.Pointer[redis.Appointment]
+	// primary is what was written last into the Service of the primary; nil: unknown. It is no expectation: it
+	// outlives the stale cache, so that Ensure reverts external edits of that Service.
+	primary atomic.Pointer[primaryRecord]
+	// silence is which servers did not answer, for the time that the primary changes.
+	silence silence
+	// failed are the hand-overs that failed lately.
+	failed redis.FailedHandOvers
 	// unused is since when Services are not announced any more (UID -> time.Time), so that they stay for a moment longer.
 	unused sync.Map
 	// unexposed says why pods are not to be reached from outside, as their Services could not be made; nil: they could.

@@ -31,14 +31,16 @@ func baseSpec(o *v1alpha1.RedisCluster) redis.Spec {
 // Observe reads the state of a cluster, and adds what is remembered of the states before. Only the loop of the cluster may call it,
 // which looks at a cluster once at a time: what is remembered and found belongs to that one alone.
 func (k *Reconciler) Observe(ctx context.Context, o *v1alpha1.RedisCluster) (redis.State, error) {
-	s, connect, err := k.read(ctx, o)
+	s, connect, err := k.read(ctx, o, k.memory(o).silence.expected())
 	if err != nil || connect == nil {
 		return s, err
 	}
+	s.FailedHandOvers = k.memory(o).failed
 	k.memory(o).watchUnused(&s)
 	k.memory(o).watchHosts(&s)
 	k.memory(o).idle.Watch(&s)
 	k.memory(o).processes.Watch(&s)
+	k.memory(o).silence.watch(s.Pods)
 	m := &k.memory(o).meter
 	m.watch(s.Pods, s.Now)
 	s.Progress = m.read()
@@ -49,12 +51,12 @@ func (k *Reconciler) Observe(ctx context.Context, o *v1alpha1.RedisCluster) (red
 
 // Read reads the state of a cluster as it is now, without what is remembered of it. Other kinds may call it at any time.
 func (k *Reconciler) Read(ctx context.Context, o *v1alpha1.RedisCluster) (redis.State, error) {
-	s, _, err := k.read(ctx, o)
+	s, _, err := k.read(ctx, o, nil)
 	return s, err
 }
 
 // read reads the StatefulSets and pods, and asks every server for its own account. Without what it takes to connect, none is asked.
-func (k *Reconciler) read(ctx context.Context, o *v1alpha1.RedisCluster) (redis.State, connectFunc, error) {
+func (k *Reconciler) read(ctx context.Context, o *v1alpha1.RedisCluster, silent map[string]bool) (redis.State, connectFunc, error) {
 	s, err := k.readObjects(ctx, o)
 	if err != nil {
 		return redis.State{}, nil, err
@@ -77,7 +79,7 @@ func (k *Reconciler) read(ctx context.Context, o *v1alpha1.RedisCluster) (redis.
 	if s.Spec.HandedOut, err = k.handedOut(ctx, o, s.Spec.Access); err != nil {
 		return redis.State{}, nil, err
 	}
-	k.readServers(ctx, connect, &s)
+	k.readServersExcept(ctx, connect, &s, silent)
 	if s.Neighbours, err = k.neighbours(ctx, o); err != nil {
 		return redis.State{}, nil, err
 	}
@@ -178,7 +180,8 @@ func (k *Reconciler) observeObjects(ctx context.Context, o *v1alpha1.RedisCluste
 		return err
 	}
 	var err error
-	s.Appointed, err = k.appointment(ctx, o)
+	r, err := k.primaryRecord(ctx, o)
+	s.Appointed, s.Candidate = r.appointed, r.candidate
 	return err
 }
 

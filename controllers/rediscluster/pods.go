@@ -4,11 +4,13 @@ import (
 	"cmp"
 	"context"
 	"fmt"
+	"math"
 	"slices"
 	"strings"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/quorate/quorate/api/v1alpha1"
@@ -87,6 +89,7 @@ func podOf(pod *corev1.Pod, shard, ordinal int) redis.Pod {
 		Made:      pod.CreationTimestamp.Time,
 		NodeName:  pod.Spec.NodeName,
 		Deleting:  pod.DeletionTimestamp != nil,
+		EndsSoon:  pod.DeletionTimestamp != nil && ptr.Deref(pod.DeletionGracePeriodSeconds, int64(math.MaxInt64)) <= int64(atOnce),
 		Ready:     owned.PodReady(pod),
 		Stuck:     cmp.Or(heldBack(pod), owned.CannotRunReason(pod, redis.ContainerServer)),
 		Fatal:     owned.FatalStart(pod, redis.FatalStart, redis.ContainerGate, redis.ContainerServer),

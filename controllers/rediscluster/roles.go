@@ -3,9 +3,7 @@ package rediscluster
 import (
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
-	"slices"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -30,11 +28,11 @@ func entries(o *v1alpha1.RedisCluster) []string {
 
 // ensureRoles applies the Services of the roles. Where that of the primary leads to is for the planner to change.
 func (k *Reconciler) ensureRoles(ctx context.Context, o *v1alpha1.RedisCluster, b redis.Builder) error {
-	a, err := k.appointment(ctx, o)
+	r, err := k.primaryRecord(ctx, o)
 	if err != nil {
 		return err
 	}
-	if err := k.ensureRole(ctx, o, b.Primary(a, "")); err != nil {
+	if err := k.ensureRole(ctx, o, b.Primary(r.appointed, r.candidate)); err != nil {
 		return err
 	}
 	return k.ensureRole(ctx, o, b.Replicas())
@@ -61,53 +59,45 @@ func (k *Reconciler) ensureRole(ctx context.Context, o *v1alpha1.RedisCluster, s
 	return nil
 }
 
-// appointment is who was made primary last. The cache may not have heard of it yet, so that it is not asked.
-func (k *Reconciler) appointment(ctx context.Context, o *v1alpha1.RedisCluster) (redis.Appointment, error) {
+// primaryRecord is what the Service of the primary says.
+type primaryRecord struct {
+	appointed redis.Appointment
+	candidate redis.FailoverCandidate
+}
+
+// primaryRecord returns who was made primary last, and who is about to be. The cached Service may be older than the last write to it,
+// so that it is read from the API server.
+func (k *Reconciler) primaryRecord(ctx context.Context, o *v1alpha1.RedisCluster) (primaryRecord, error) {
 	if !o.Spec.IsReplicated() {
-		return redis.Appointment{}, nil
+		return primaryRecord{}, nil
 	}
-	if last := k.memory(o).appointment.Load(); last != nil {
+	if last := k.memory(o).primary.Load(); last != nil {
 		return *last, nil
 	}
 	var live corev1.Service
 	err := k.Direct.Get(ctx, client.ObjectKey{Namespace: o.Namespace, Name: cluster.PrimaryService(o.Name)}, &live)
 	if err := client.IgnoreNotFound(err); err != nil {
-		return redis.Appointment{}, fmt.Errorf("read Service of the primary: %w", err)
+		return primaryRecord{}, fmt.Errorf("read Service of the primary: %w", err)
 	}
 	if own, err := k.Owns(ctx, o, &live); !own || err != nil {
-		return redis.Appointment{}, err // There is none, or it is that of an earlier cluster of this name.
+		return primaryRecord{}, err // There is none, or it is that of an earlier cluster of this name.
 	}
-	a := redis.AppointmentOf(&live)
-	if a.Pod != "" {
-		k.memory(o).appointment.Store(&a)
+	r := primaryRecord{redis.AppointmentOf(&live), redis.CandidateOf(&live)}
+	if r.appointed.Pod != "" || r.candidate.Pod != "" {
+		k.memory(o).primary.Store(&r)
 	}
-	return a, nil
+	return r, nil
 }
 
-// changeRoles carries out the steps that write down who is the primary. The others do more than that.
+// changeRoles carries out the steps that change the primary, or write down who it is.
 func (k *Reconciler) changeRoles(ctx context.Context, o *v1alpha1.RedisCluster, step cluster.Step) error {
 	switch s := step.(type) {
-	case redis.Promote:
-		if err := k.assignRoles(ctx, o, s.Record); err != nil {
-			return err
-		}
-		return k.Command(ctx, o, s.Calls())
-	case redis.Unguarded:
-		for _, part := range []cluster.Step{s.Record, s.Guard, s.Then} {
-			if err := k.Act(ctx, o, part); err != nil {
-				return err
-			}
-		}
-		return nil
-	case redis.Lifted:
-		if err := k.Command(ctx, o, s.Guards.Calls()); err != nil {
-			return err
-		}
-		return k.Act(ctx, o, s.Then)
 	case redis.Failover:
 		return k.withServers(ctx, o, []server{{pod: s.From}, {pod: s.To}}, func(c []redis.Client) error { return s.Run(ctx, c[0], c[1]) })
 	case redis.HandOver:
 		return k.handOver(ctx, o, s)
+	case redis.Appoint:
+		return k.appoint(ctx, o, s)
 	case redis.AssignRoles:
 		return k.assignRoles(ctx, o, s)
 	}
@@ -117,71 +107,42 @@ func (k *Reconciler) changeRoles(ctx context.Context, o *v1alpha1.RedisCluster, 
 // handOverTimeout is for how long a hand-over may go on in all: the server itself gives up sooner.
 const handOverTimeout = 20 * time.Second
 
-// revertTimeout is for how long the Service of the primary may take to be set back.
-const revertTimeout = 10 * time.Second
-
-// rerouted is how long it takes until a changed Service leads elsewhere on all nodes: kube-proxy does it once a second at most.
-const rerouted = time.Second
-
-// handOver has the Service of the primary lead to the heir before that takes over. Clients that are connected notice nothing until the
-// primary stops taking writes, and then find the new one at once. Should something fail midway, the Service is set back. What is begun
-// is brought to its end also by an operator that is to end itself.
+// handOver has the primary hand over. What is begun is brought to its end also by an operator that is to end itself.
 func (k *Reconciler) handOver(ctx context.Context, o *v1alpha1.RedisCluster, s redis.HandOver) error {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), handOverTimeout)
 	defer cancel()
-	b, err := k.builder(ctx, o)
-	if err != nil {
-		return err
-	}
-	was, err := k.appointment(ctx, o)
-	if err != nil {
-		return err
-	}
-	if err := k.Command(ctx, o, s.Guard().Calls()); err != nil {
-		return err
-	}
-	if err := k.ensureRole(ctx, o, b.Primary(was, s.To)); err != nil {
-		return err
-	}
-	time.Sleep(rerouted) // Also while the operator ends: what is begun is brought to its end.
-	if err := k.Command(ctx, o, s.Calls()); err != nil {
-		back, cancel := context.WithTimeout(context.WithoutCancel(ctx), revertTimeout) // ctx may be what ended.
-		defer cancel()
-		return errors.Join(err, k.ensureRole(back, o, b.Primary(was, "")))
-	}
-	return k.assignRoles(ctx, o, s.Record)
+	err := k.Command(ctx, o, s.Calls())
+	k.memory(o).failed.Note(s, err, k.Now())
+	return err
 }
 
-// assignRoles takes labels away, makes the Service of the primary lead to another pod, and then gives that one its label: clients
-// never find two.
-func (k *Reconciler) assignRoles(ctx context.Context, o *v1alpha1.RedisCluster, step redis.AssignRoles) error {
+// appoint changes the Service of the primary.
+func (k *Reconciler) appoint(ctx context.Context, o *v1alpha1.RedisCluster, s redis.Appoint) error {
 	b, err := k.builder(ctx, o)
 	if err != nil {
 		return err
 	}
-	ends := k.deletePods(ctx, o, step.Ends, atOnce)
-	for _, p := range step.Pods {
-		if p.Role == redis.RolePrimary || (ends != nil && slices.Contains(step.Ends, p.Pod)) {
-			continue
-		}
-		if err := k.labelRole(ctx, o, p); err != nil {
-			return err
-		}
-	}
-	k.memory(o).appointment.Store(nil) // A write that fails may have been done all the same.
-	if err := k.ensureRole(ctx, o, b.Primary(step.Appointment, "")); err != nil {
+	k.memory(o).primary.Store(nil) // A write that fails may have been done all the same.
+	if err := k.ensureRole(ctx, o, b.Primary(s.Appointment, s.Candidate)); err != nil {
 		return err
 	}
-	k.memory(o).appointment.Store(&step.Appointment)
-	for _, p := range step.Pods {
-		if p.Role != redis.RolePrimary {
-			continue
-		}
-		if err := k.labelRole(ctx, o, p); err != nil {
-			return err
+	k.memory(o).primary.Store(&primaryRecord{s.Appointment, s.Candidate})
+	return nil
+}
+
+// assignRoles changes the labels of pods, that of the primary last.
+func (k *Reconciler) assignRoles(ctx context.Context, o *v1alpha1.RedisCluster, step redis.AssignRoles) error {
+	for _, primary := range []bool{false, true} {
+		for _, p := range step.Pods {
+			if (p.Role == redis.RolePrimary) != primary {
+				continue
+			}
+			if err := k.labelRole(ctx, o, p); err != nil {
+				return err
+			}
 		}
 	}
-	return ends
+	return nil
 }
 
 // labelRole sets or removes the label of a pod, unless it is another pod by now: that one starts without.

@@ -63,31 +63,45 @@ func TestTheServiceOfThePrimaryNeverLeadsToTwo(t *testing.T) {
 		t.Fatal(err)
 	}
 	ref := func(name string) redis.PodRef { return redis.PodRef{Name: name, UID: "u-" + name} }
-	first := redis.AssignRoles{
-		Appointment: redis.Appointment{Pod: "carts-0-0", History: "a", Guard: 5 * time.Second},
-		Pods:        []redis.PodRole{{Pod: ref("carts-0-0"), Role: redis.RolePrimary}, {Pod: ref("carts-0-1"), Role: redis.RoleReplica}},
+	first, second := redis.Appointment{Pod: "carts-0-0", History: "a", Guard: 5 * time.Second}, redis.Appointment{Pod: "carts-0-1", History: "b"}
+	now := kind.Now()
+	labels := func(primary, other, role string) redis.AssignRoles {
+		return redis.AssignRoles{Pods: []redis.PodRole{{Pod: ref(primary), Role: redis.RolePrimary}, {Pod: ref(other), Role: role}}}
 	}
-	second := redis.AssignRoles{
-		Appointment: redis.Appointment{Pod: "carts-0-1", History: "b"},
-		Pods:        []redis.PodRole{{Pod: ref("carts-0-1"), Role: redis.RolePrimary}, {Pod: ref("carts-0-0")}},
-	}
-	for _, step := range []redis.AssignRoles{first, second} {
-		seen = nil
+	for i, s := range []struct {
+		step    cluster.Step
+		writes  int
+		leadsTo []string
+		is      primaryRecord
+	}{
+		{redis.Appoint{Candidate: redis.FailoverCandidate{Pod: "carts-0-0", History: "a"}}, 1, nil, primaryRecord{candidate: redis.FailoverCandidate{Pod: "carts-0-0", History: "a"}}},
+		{redis.Appoint{Appointment: first}, 1, nil, primaryRecord{appointed: first}},
+		{labels("carts-0-0", "carts-0-1", redis.RoleReplica), 2, []string{"carts-0-0"}, primaryRecord{appointed: first}},
+		{redis.Appoint{Appointment: first, Candidate: redis.FailoverCandidate{Pod: "carts-0-1", Since: now}}, 1, []string{"carts-0-1"}, primaryRecord{first, redis.FailoverCandidate{Pod: "carts-0-1", Since: now}}},
+		{redis.Appoint{Appointment: first}, 1, []string{"carts-0-0"}, primaryRecord{appointed: first}},
+		{redis.Appoint{Appointment: first, Candidate: redis.FailoverCandidate{Pod: "carts-0-1", Since: now}}, 1, []string{"carts-0-1"}, primaryRecord{first, redis.FailoverCandidate{Pod: "carts-0-1", Since: now}}},
+		{labels("carts-0-1", "carts-0-0", ""), 2, []string{"carts-0-1"}, primaryRecord{first, redis.FailoverCandidate{Pod: "carts-0-1", Since: now}}},
+		{redis.Appoint{Appointment: second}, 1, []string{"carts-0-1"}, primaryRecord{appointed: second}},
+		{redis.Appoint{Appointment: second, Candidate: redis.FailoverCandidate{Pod: "carts-0-0", History: "c"}}, 1, nil, primaryRecord{second, redis.FailoverCandidate{Pod: "carts-0-0", History: "c"}}},
+		{redis.Appoint{Appointment: first}, 1, nil, primaryRecord{appointed: first}},
+		{labels("carts-0-0", "carts-0-1", ""), 2, []string{"carts-0-0"}, primaryRecord{appointed: first}},
+	} {
 		if err := kind.ensureRoles(t.Context(), o, b); err != nil {
 			t.Fatal(err)
 		}
-		if err := kind.Act(t.Context(), o, step); err != nil {
+		seen = nil
+		if err := kind.Act(t.Context(), o, s.step); err != nil {
 			t.Fatal(err)
 		}
-		if slices.ContainsFunc(seen, func(to []string) bool { return len(to) > 1 }) {
-			t.Errorf("the Service led to %v", seen)
+		if slices.ContainsFunc(seen, func(to []string) bool { return len(to) > 1 }) || len(seen) != s.writes {
+			t.Errorf("%d, %s: the Service led to %v", i, s.step, seen)
 		}
-		if got := seen[len(seen)-1]; !slices.Equal(got, []string{step.Appointment.Pod}) {
-			t.Errorf("at last the Service leads to %v instead of %s", got, step.Appointment.Pod)
+		if got := seen[len(seen)-1]; !slices.Equal(got, s.leadsTo) {
+			t.Errorf("%d, %s: at last the Service leads to %v instead of %s", i, s.step, got, s.leadsTo)
 		}
-		restarted, err := New(ownedtest.New(w)).appointment(t.Context(), o)
-		if diff := cmp.Diff(step.Appointment, restarted); diff != "" || err != nil {
-			t.Errorf("another operator reads something else: %s %v", diff, err)
+		restarted, err := New(ownedtest.New(w)).primaryRecord(t.Context(), o)
+		if diff := cmp.Diff(s.is, restarted, cmp.AllowUnexported(primaryRecord{})); diff != "" || err != nil {
+			t.Errorf("%d, %s: another operator reads something else: %s %v", i, s.step, diff, err)
 		}
 	}
 	if to := led(t, inner, cluster.ReplicasService("carts")); len(to) > 0 {
@@ -141,75 +155,54 @@ func TestClientsAreSentAheadOfAHandOver(t *testing.T) {
 	w := fakeapi.New(t, objects...)
 	kind := New(ownedtest.New(w))
 	was := redis.Appointment{Pod: "carts-0-0", History: "a", Guard: 5 * time.Second}
-	if err := kind.Act(t.Context(), o, redis.AssignRoles{Appointment: was}); err != nil {
+	candidate := redis.FailoverCandidate{Pod: "carts-0-1", Since: kind.Now()}
+	if err := kind.Act(t.Context(), o, redis.Appoint{Appointment: was, Candidate: candidate}); err != nil {
 		t.Fatal(err)
 	}
-	want := func(when, to string, record redis.Appointment) {
-		t.Helper()
-		if got := led(t, w.Client, cluster.PrimaryService("carts")); !slices.Equal(got, []string{to}) {
-			t.Errorf("%s: the Service leads to %v instead of %s", when, got, to)
-		}
-		restarted, err := New(ownedtest.New(w)).appointment(t.Context(), o)
-		if diff := cmp.Diff(record, restarted); diff != "" || err != nil {
-			t.Errorf("%s: another operator reads something else: %s %v", when, diff, err)
-		}
+	b, err := kind.builder(t.Context(), o)
+	if err != nil {
+		t.Fatal(err)
 	}
 	outcome := errors.New("the primary gave up")
-	var guarded []string
 	ctx, end := context.WithCancel(t.Context())
 	kind.Connect = func(redisclient.Options) redis.Client {
 		return replicatedServer{
-			told: func(settings map[string]string) { guarded = append(guarded, settings["min-replicas-to-write"]) },
+			told: func(settings map[string]string) { t.Errorf("a server was told %v as well", settings) },
 			handsOver: func() error {
-				if !slices.Equal(guarded, []string{"1"}) {
-					t.Errorf("the heir was told to need %q replicas before it leads", guarded)
-				}
-				want("meanwhile", "carts-0-1", was)
-				if guarded = nil; outcome == nil {
-					end() // What has been begun is written down all the same.
+				if outcome == nil {
+					end() // What has been begun is brought to its end all the same.
 				}
 				return outcome
 			},
 		}
 	}
-	ref := func(name string) redis.PodRef { return redis.PodRef{Name: name, UID: "u-" + name} }
-	step := redis.HandOver{From: "carts-0-0", To: "carts-0-1", Record: redis.AssignRoles{
-		Appointment: redis.Appointment{Pod: "carts-0-1", History: "a"},
-		Pods:        []redis.PodRole{{Pod: ref("carts-0-0")}, {Pod: ref("carts-0-1"), Role: redis.RolePrimary}},
-	}}
-	if err := kind.Act(t.Context(), o, step); err == nil || !strings.Contains(err.Error(), outcome.Error()) {
-		t.Fatalf("the error is %v", err)
-	}
-	want("after it has failed", "carts-0-0", was)
-	outcome = nil
-	if err := kind.Act(ctx, o, step); err != nil {
-		t.Fatal(err)
-	}
-	want("in the end", "carts-0-1", step.Record.Appointment)
-}
-
-// TestAHandOverThatTakesTooLongIsTakenBack has a primary that never answers: nothing goes through any more in the time of the
-// hand-over, and the Service is set back all the same.
-func TestAHandOverThatTakesTooLongIsTakenBack(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		o, objects := replicated()
-		w := fakeapi.New(t, objects...)
-		inner, ok := w.Client.(client.WithWatch)
-		if !ok {
-			t.Fatalf("%T cannot be watched", w.Client)
+	step := redis.HandOver{From: "carts-0-0", To: "carts-0-1"}
+	for _, fails := range []error{outcome, nil} {
+		outcome = fails
+		if err := kind.Act(ctx, o, step); (err == nil) != (fails == nil) {
+			t.Fatalf("the error is %v", err)
 		}
-		w.Client = interceptor.NewClient(inner, interceptor.Funcs{
-			Apply: func(ctx context.Context, c client.WithWatch, obj runtime.ApplyConfiguration, opts ...client.ApplyOption) error {
-				if err := ctx.Err(); err != nil {
-					return err
-				}
-				return c.Apply(ctx, obj, opts...)
-			},
-		})
-		kind := New(ownedtest.New(w))
-		if err := kind.Act(t.Context(), o, redis.AssignRoles{Appointment: redis.Appointment{Pod: "carts-0-0"}}); err != nil {
+		if err := kind.ensureRoles(t.Context(), o, b); err != nil {
 			t.Fatal(err)
 		}
+		if got := led(t, w.Client, cluster.PrimaryService("carts")); !slices.Equal(got, []string{"carts-0-1"}) {
+			t.Errorf("the Service leads to %v before the planner has led it elsewhere", got)
+		}
+		if got := kind.memory(o).failed.Count; (got == 0) != (fails == nil) {
+			t.Errorf("%d hand-overs failed", got)
+		}
+	}
+	restarted, err := New(ownedtest.New(w)).primaryRecord(t.Context(), o)
+	if diff := cmp.Diff(primaryRecord{was, candidate}, restarted, cmp.AllowUnexported(primaryRecord{})); diff != "" || err != nil {
+		t.Errorf("another operator reads something else: %s %v", diff, err)
+	}
+}
+
+// TestAHandOverThatTakesTooLongFails has a primary that never answers: the hand-over counts as failed.
+func TestAHandOverThatTakesTooLongFails(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		o, objects := replicated()
+		kind := New(ownedtest.New(fakeapi.New(t, objects...)))
 		kind.Connect = func(redisclient.Options) redis.Client {
 			return replicatedServer{
 				told:      func(map[string]string) {},
@@ -219,8 +212,8 @@ func TestAHandOverThatTakesTooLongIsTakenBack(t *testing.T) {
 		if err := kind.Act(t.Context(), o, redis.HandOver{From: "carts-0-0", To: "carts-0-1"}); err == nil {
 			t.Fatal("a hand-over without an answer succeeded")
 		}
-		if got := led(t, inner, cluster.PrimaryService("carts")); !slices.Equal(got, []string{"carts-0-0"}) {
-			t.Errorf("the Service leads to %v", got)
+		if got := kind.memory(o).failed; got.Count != 1 || got.Last.IsZero() {
+			t.Errorf("it is remembered as %+v", got)
 		}
 	})
 }
@@ -242,75 +235,56 @@ func TestAnAppointmentWhoseAnswerIsLostIsReadAgain(t *testing.T) {
 	})
 	kind := New(ownedtest.New(w))
 	first, second := redis.Appointment{Pod: "carts-0-0", History: "a"}, redis.Appointment{Pod: "carts-0-1", History: "b"}
-	if err := kind.Act(t.Context(), o, redis.AssignRoles{Appointment: first}); err != nil {
+	if err := kind.Act(t.Context(), o, redis.Appoint{Appointment: first}); err != nil {
 		t.Fatal(err)
 	}
 	lost = errors.New("the answer is lost")
-	if err := kind.Act(t.Context(), o, redis.AssignRoles{Appointment: second}); !errors.Is(err, lost) {
+	if err := kind.Act(t.Context(), o, redis.Appoint{Appointment: second}); !errors.Is(err, lost) {
 		t.Fatalf("the error is %v", err)
 	}
-	if got, err := kind.appointment(t.Context(), o); err != nil || got != second {
+	if got, err := kind.primaryRecord(t.Context(), o); err != nil || got.appointed != second {
 		t.Errorf("the operator takes %+v for the appointment (%v), and the Service says %+v", got, err, second)
 	}
 }
 
-// TestAFormerPrimaryThatHangsIsEnded also where Kubernetes refuses to: clients are sent to the new one all the same, and the label that says who it was
-// stays until its pod is ended.
-func TestAFormerPrimaryThatHangsIsEnded(t *testing.T) {
-	o := fakeapi.RedisCluster()
-	o.Spec.Mode, o.Spec.Shards = ptr.To(v1alpha1.RedisReplicated), 0
-	objects := []client.Object{o}
-	for name, role := range map[string]string{"carts-0-0": redis.RolePrimary, "carts-0-1": redis.RoleReplica} {
-		l := redis.Labels(o)
-		l["statefulset.kubernetes.io/pod-name"], l[v1alpha1.LabelRole] = name, role
-		objects = append(objects, &corev1.Pod{ObjectMeta: metav1.ObjectMeta{
-			Namespace: "default", Name: name, UID: types.UID("u-" + name), Labels: l, Finalizers: []string{"test/stays"},
-		}})
+// TestAFormerPrimaryThatHangsIsGivenASecondToEnd also where its pod was deleted before: the planner sees that it was.
+func TestAFormerPrimaryThatHangsIsGivenASecondToEnd(t *testing.T) {
+	for name, tc := range map[string]struct {
+		was  *int64
+		want bool
+	}{
+		"a pod that stays":            {nil, false},
+		"a pod that has long to end":  {ptr.To(int64(60)), false},
+		"a pod that has no time left": {ptr.To(int64(1)), true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "carts-0-0", DeletionGracePeriodSeconds: tc.was}}
+			if tc.was != nil {
+				pod.DeletionTimestamp = ptr.To(metav1.Now())
+			}
+			if got := podOf(pod, 0, 0).EndsSoon; got != tc.want {
+				t.Errorf("it ends soon: %t", got)
+			}
+		})
 	}
+	o, objects := replicated()
 	w := fakeapi.New(t, objects...)
 	inner, ok := w.Client.(client.WithWatch)
 	if !ok {
 		t.Fatalf("%T cannot be watched", w.Client)
 	}
-	refusal := errors.New("an admission policy says no")
 	var grace []int64
 	w.Client = interceptor.NewClient(inner, interceptor.Funcs{
 		Delete: func(ctx context.Context, c client.WithWatch, obj client.Object, opts ...client.DeleteOption) error {
 			var how client.DeleteOptions
 			how.ApplyOptions(opts)
 			grace = append(grace, ptr.Deref(how.GracePeriodSeconds, -1))
-			return errors.Join(refusal, c.Delete(ctx, obj, opts...))
+			return c.Delete(ctx, obj, opts...)
 		},
 	})
-	kind := New(ownedtest.New(w))
-	ref := func(name string) redis.PodRef { return redis.PodRef{Name: name, UID: "u-" + name} }
-	step := redis.AssignRoles{
-		Appointment: redis.Appointment{Pod: "carts-0-1", History: "a"},
-		Pods:        []redis.PodRole{{Pod: ref("carts-0-0")}, {Pod: ref("carts-0-1"), Role: redis.RolePrimary}},
-		Ends:        []redis.PodRef{ref("carts-0-0")},
-	}
-	for _, refused := range []bool{true, false} {
-		if !refused {
-			refusal = nil
-		}
-		if err := kind.Act(t.Context(), o, step); refused != (err != nil) {
-			t.Fatalf("refused %t: %v", refused, err)
-		}
-		var was, now corev1.Pod
-		for name, into := range map[string]*corev1.Pod{"carts-0-0": &was, "carts-0-1": &now} {
-			if err := inner.Get(t.Context(), client.ObjectKey{Namespace: "default", Name: name}, into); err != nil {
-				t.Fatal(err)
-			}
-		}
-		if got := led(t, inner, cluster.PrimaryService("carts")); !slices.Contains(got, "carts-0-1") {
-			t.Errorf("refused %t: clients are sent to %v", refused, got)
-		}
-		if role := was.Labels[v1alpha1.LabelRole]; (role == redis.RolePrimary) != refused || now.Labels[v1alpha1.LabelRole] != redis.RolePrimary {
-			t.Errorf("refused %t: the roles are %q and %q", refused, role, now.Labels[v1alpha1.LabelRole])
-		}
-	}
-	if !slices.Equal(grace, []int64{1, 1}) {
-		t.Errorf("the pods got %v seconds to end", grace)
+	step := redis.End{Pods: []redis.PodRef{{Name: "carts-0-0", UID: "u-carts-0-0"}}}
+	if err := New(ownedtest.New(w)).Act(t.Context(), o, step); err != nil || !slices.Equal(grace, []int64{1}) {
+		t.Errorf("it got %v seconds to end (%v)", grace, err)
 	}
 }
 
@@ -351,7 +325,7 @@ func TestARefusedExposureStopsNothingElse(t *testing.T) {
 			if err := kind.Ensure(t.Context(), o); err != nil {
 				t.Fatalf("the error is %v", err)
 			}
-			if err := kind.Act(t.Context(), o, redis.AssignRoles{Appointment: redis.Appointment{Pod: "carts-0-0", History: "h"}}); err != nil {
+			if err := kind.Act(t.Context(), o, redis.Appoint{Appointment: redis.Appointment{Pod: "carts-0-0", History: "h"}}); err != nil {
 				t.Fatalf("nobody can be named the primary: %v", err)
 			}
 			for _, name := range entries(o) {

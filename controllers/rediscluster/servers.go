@@ -8,6 +8,7 @@ import (
 	"net"
 	"time"
 
+	"github.com/quorate/quorate/internal/cluster"
 	"github.com/quorate/quorate/internal/cluster/anomaly"
 	"github.com/quorate/quorate/internal/cluster/redis"
 	"github.com/quorate/quorate/internal/cluster/redis/redisclient"
@@ -18,8 +19,52 @@ import (
 // until it is parsed, which is 160 KiB in the largest cluster.
 const parallelReads = 64
 
+// silentTimeout bounds how long a server is asked that did not answer a moment ago.
+const silentTimeout = 500 * time.Millisecond
+
+// silence remembers which servers did not answer. While the primary changes, clients stand still until several steps have been taken
+// one after the other: the reconciles between them do not wait for these servers as long as others.
+type silence struct {
+	// pods are the UIDs of those that did not answer last.
+	pods map[string]bool
+	// brief says that the last step was part of such a change.
+	brief bool
+}
+
+// expected returns the servers that need not be waited for.
+func (s *silence) expected() map[string]bool {
+	if !s.brief {
+		return nil
+	}
+	s.brief = false
+	return s.pods
+}
+
+// watch notes which servers did not answer.
+func (s *silence) watch(pods []redis.Pod) {
+	s.pods = map[string]bool{}
+	for i := range pods {
+		if pods[i].TimedOut {
+			s.pods[pods[i].UID] = true
+		}
+	}
+}
+
+// note notes which step was taken.
+func (s *silence) note(step cluster.Step) {
+	switch step.(type) {
+	case redis.Appoint, redis.Promote:
+		s.brief = true
+	}
+}
+
 // readServers asks servers in parallel.
 func (k *Reconciler) readServers(ctx context.Context, connect connectFunc, s *redis.State) {
+	k.readServersExcept(ctx, connect, s, nil)
+}
+
+// readServersExcept asks servers in parallel, and waits for those that are silent for silentTimeout only.
+func (k *Reconciler) readServersExcept(ctx context.Context, connect connectFunc, s *redis.State, silent map[string]bool) {
 	topology, places := redis.NewTopology(), make(chan struct{}, parallelReads)
 	errs := goroutine.Each(len(s.Pods), func(i int) error {
 		p := &s.Pods[i]
@@ -30,6 +75,11 @@ func (k *Reconciler) readServers(ctx context.Context, connect connectFunc, s *re
 		defer func() { <-places }()
 		options := connect(redis.UserOperator, endpointOf(p))
 		options.Topology = topology
+		if silent[p.UID] {
+			ctx, cancel := context.WithTimeout(ctx, silentTimeout)
+			defer cancel()
+			return k.readServer(ctx, options, s.Spec, p)
+		}
 		return k.readServer(ctx, options, s.Spec, p)
 	})
 	for i, err := range errs {

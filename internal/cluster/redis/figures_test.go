@@ -22,15 +22,15 @@ func TestFiguresTellHowFarReplicasAreBehind(t *testing.T) {
 	}
 }
 
-// Where primaries wait for replicas every planned hand-over comes with their leave.
 func TestAHandOverIsOneWhateverItTakes(t *testing.T) {
 	for name, tc := range map[string]struct {
 		step cluster.Step
 		want bool
 	}{
-		"a failover": {Failover{0, "c-0-0", "c-0-1"}, true},
-		"one for which the write guard is lifted": {Lifted{guards(0, "c-0-0"), Failover{0, "c-0-0", "c-0-1"}}, true},
-		"a restart for which it is lifted":        {Lifted{guards(0, "c-0-0"), Restart{}}, false},
+		"a failover":                            {Failover{0, "c-0-0", "c-0-1"}, true},
+		"a hand-over of the mode Replicated":    {HandOver{From: "c-0-0", To: "c-0-1"}, true},
+		"what primaries are let off before one": {guards(0, "c-0-0"), false},
+		"a restart":                             {Restart{}, false},
 	} {
 		if got := tc.step.Meta().HandsOver; got != tc.want {
 			t.Errorf("%s: %t", name, got)

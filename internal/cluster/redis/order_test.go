@@ -55,11 +55,13 @@ func TestEachRuleOfTheModeReplicatedDecidesInItsOwnPlace(t *testing.T) {
 		"waitForFirstServers":         {unappointed, func(f *fixture) { f.hang("c-0-2") }},
 		"settleFirstClaims":           {unappointed, leftClaim},
 		"appointFirstPrimary":         {unappointed},
+		"finishHandOver":              {func(f *fixture) { f.hang("c-0-0"); f.Candidate = FailoverCandidate{Pod: "c-0-1"} }},
 		"waitForFence":                {func(f *fixture) { f.hang("c-0-0"); f.lose(8*time.Second, "c-0-1", "c-0-2") }},
 		"waitForUnreachableCandidate": {dead, func(f *fixture) { f.hang("c-0-2") }},
 		"reinstateWithMore":           {(*fixture).alone, func(f *fixture) { f.starts("c-0-0", 10) }},
 		"redirectReplicas":            {func(f *fixture) { f.hang("c-0-0"); f.lose(9*time.Second, "c-0-1", "c-0-2") }},
 		"promoteFurthest":             {dead},
+		"endFormerPrimary":            {func(f *fixture) { f.replacedAfter(time.Hour); f.pod("c-0-1").Role = RolePrimary }},
 		"reinstate": {func(f *fixture) {
 			for _, name := range []string{"c-0-0", "c-0-1", "c-0-2"} {
 				f.starts(name, 0)

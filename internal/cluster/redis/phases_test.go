@@ -23,8 +23,8 @@ func TestEveryStepHasAReason(t *testing.T) {
 	phasetest.CheckSteps(
 		t,
 		SetConfigEpochs{}, Meet{}, AddSlots{}, Replicate{}, Forget{}, Part{}, AdmitReplicas{},
-		Failover{}, End{}, Elect{}, TakeOver{}, HandOver{}, Follow{}, Promote{}, AssignRoles{},
-		GuardWrites{}, Unguarded{Then: Failover{}}, GuardShards{}, Lifted{Then: Failover{}}, Adopt{},
+		Failover{}, End{}, Elect{}, TakeOver{}, HandOver{}, Follow{}, Promote{}, Appoint{}, AssignRoles{},
+		GuardWrites{}, GuardShards{}, Adopt{},
 		AssignEmpty{}, ImportLost{}, OwnLoaded{}, OpenSlots{}, CloseSlots{}, MoveSlots{},
 		CancelMigration{}, CountLoad{}, DropShard{}, ScaleShards{}, MigrateSlots{},
 		Restart{Cause: ReasonRestart}, Guard{}, DeleteClaim{}, ReplaceDisk{}, Announce{}, Withdraw{},

@@ -70,10 +70,12 @@ func Next(s State) cluster.Plan {
 	if s.Spec.Replicated {
 		return nextReplicated(s)
 	}
-	v := look(s)
+	v := lookAhead(s)
 	plan := cluster.Decide(v, shardedPhases(), keepLastCopy)
 	return plan.Refined(func(p cluster.Plan) cluster.Plan {
-		p.Step = v.lift(p.Step)
+		if guards := v.lift(p.Step); len(guards.Guards) > 0 {
+			p.Step, p.Reason, p.After = guards, guards.Meta().Reason, atOnce
+		}
 		return v.tellHeldBack(p).WithTerminating(v.terminatingClaims())
 	})
 }
@@ -90,7 +92,7 @@ func Explain(s State) cluster.Explanation {
 	if s.Spec.Replicated {
 		phases = replicatedPhases()
 	}
-	return cluster.Explain(look(s), phases, keepLastCopy)
+	return cluster.Explain(lookAhead(s), phases, keepLastCopy)
 }
 
 // Outline lists the rules of Next in their order, for the mode Sharded or Replicated.

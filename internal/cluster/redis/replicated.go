@@ -33,6 +33,19 @@ type Appointment struct {
 	Guard time.Duration
 }
 
+// FailoverCandidate is a pod that is about to take over from the appointed one: the Service of the primary names it already.
+type FailoverCandidate struct {
+	// Pod is the name of the pod; empty: there is none.
+	Pod string
+	// History is the replication id that its server was chosen by, to be promoted; empty: the appointed primary hands over to it.
+	History string
+	// Since is when the Service was led to a pod that is handed over to.
+	Since time.Time
+}
+
+// planned tells whether a primary is to hand over to the candidate.
+func (c FailoverCandidate) planned() bool { return c.Pod != "" && c.History == "" }
+
 // Replication is how a server stands to the others.
 type Replication struct {
 	// Primary says that the server takes writes.
@@ -79,20 +92,20 @@ func maxSilence(nodeTimeout time.Duration) time.Duration {
 
 // nextReplicated decides on the next step in the mode Replicated. Who is the primary comes before everything that needs one.
 func nextReplicated(s State) cluster.Plan {
-	v := look(s)
+	v := lookAhead(s)
 	plan := cluster.Decide(v, replicatedPhases(), keepLastCopy)
 	return plan.Refined(v.complement)
 }
 
-// complement adds to a plan what its step is no good without in this mode.
+// complement puts in the place of a step what has to come before it in this mode, as long as there is something.
 func (v *view) complement(plan cluster.Plan) cluster.Plan {
 	switch s := plan.Step.(type) {
 	case Failover:
-		plan.Step = v.handOver(s)
-	case Restart:
-		plan.Step = v.unguarded(s, func(p *Pod) bool { return slices.Contains(s.Pods, p.ref()) })
-	case ScaleShards:
-		plan.Step = v.unguarded(s, func(p *Pod) bool { return p.Ordinal >= s.Sets[0].To })
+		plan = v.prepareHandOver(plan, s)
+	case Restart, ScaleShards:
+		if before := v.unguard(s); before != nil {
+			plan.Step, plan.Reason, plan.After = before, before.Meta().Reason, atOnce
+		}
 	}
 	if plan.Settled() {
 		plan.After = v.Spec.NodeTimeout // Nobody but the operator notices that the primary hangs. That it has ended Kubernetes tells.
@@ -141,10 +154,21 @@ func inTermsOfShards(s State) State {
 // was replaced, and does not know it yet. While nobody is appointed it is the only one that is a primary. It is nil when there is none.
 func (v *view) leader() *Pod {
 	all := v.leaders()
+	if c := v.Candidate; c.Pod != "" && c.History != "" {
+		if i := slices.IndexFunc(all, func(p *Pod) bool { return p.Name == c.Pod }); i >= 0 {
+			return all[i]
+		}
+		if p := v.podNamed(c.Pod); p != nil && p.unheard() {
+			return nil // It may have been promoted.
+		}
+	}
 	if v.Appointed.Pod == "" && len(all) == 1 {
 		return all[0]
 	}
 	if i := slices.IndexFunc(all, func(p *Pod) bool { return p.Name == v.Appointed.Pod }); i >= 0 {
+		return all[i]
+	}
+	if i := slices.IndexFunc(all, func(p *Pod) bool { return v.Candidate.planned() && p.Name == v.Candidate.Pod }); i >= 0 {
 		return all[i]
 	}
 	if i := slices.IndexFunc(all, func(p *Pod) bool { return p.Node.Replication.FormerID == v.Appointed.History }); i >= 0 {

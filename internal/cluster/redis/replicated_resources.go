@@ -14,18 +14,23 @@ import (
 )
 
 // Primary is the Service that leads to the primary. It names one pod, so that there are never two, and the label besides: a pod
-// that is made anew under that name is not the primary before it is told so. Shortly before the primary hands over to an heir, it leads
-// there already, so that nobody who then looks for the new primary finds the old one.
-func (b Builder) Primary(a Appointment, heir string) *corev1ac.ServiceApplyConfiguration {
+// that is made anew under that name is not the primary before it is told so. Shortly before the primary hands over to a candidate, it leads
+// there already, so that no client that then looks for the new primary finds the old one. A candidate that is to be promoted is
+// named as well, and clients reach it once it has the label.
+func (b Builder) Primary(a Appointment, c FailoverCandidate) *corev1ac.ServiceApplyConfiguration {
 	s := b.roleService(cluster.PrimaryService(b.Cluster.Name), RolePrimary)
-	if a.Pod == "" {
+	if a.Pod == "" && c.Pod == "" {
 		return s
 	}
-	s.Spec.Selector[appsv1.StatefulSetPodNameLabel] = a.Pod
-	if heir != "" {
-		s.Spec.Selector[appsv1.StatefulSetPodNameLabel] = heir
-		delete(s.Spec.Selector, v1alpha1.LabelRole)
+	s.Spec.Selector[appsv1.StatefulSetPodNameLabel] = cmp.Or(c.Pod, a.Pod)
+	if c.Pod != "" {
 		s.WithAnnotations(map[string]string{v1alpha1.AnnotationAppointed: a.Pod})
+	}
+	if c.planned() {
+		delete(s.Spec.Selector, v1alpha1.LabelRole)
+		s.WithAnnotations(map[string]string{v1alpha1.AnnotationRerouted: c.Since.UTC().Format(time.RFC3339Nano)})
+	} else if c.Pod != "" {
+		s.WithAnnotations(map[string]string{v1alpha1.AnnotationCandidateHistory: c.History})
 	}
 	s.WithAnnotations(map[string]string{v1alpha1.AnnotationHistory: a.History})
 	if a.Guard > 0 {
@@ -48,11 +53,25 @@ func (b Builder) roleService(name, role string) *corev1ac.ServiceApplyConfigurat
 
 // AppointmentOf reads back what Primary wrote.
 func AppointmentOf(live *corev1.Service) Appointment {
-	return Appointment{
-		Pod:     cmp.Or(live.Annotations[v1alpha1.AnnotationAppointed], live.Spec.Selector[appsv1.StatefulSetPodNameLabel]),
-		History: live.Annotations[v1alpha1.AnnotationHistory],
-		Guard:   guardIn(live),
+	pod, elsewhere := live.Annotations[v1alpha1.AnnotationAppointed]
+	if !elsewhere {
+		pod = live.Spec.Selector[appsv1.StatefulSetPodNameLabel]
 	}
+	return Appointment{Pod: pod, History: live.Annotations[v1alpha1.AnnotationHistory], Guard: guardIn(live)}
+}
+
+// CandidateOf reads back what Primary wrote. A time that cannot be read, or that an earlier version did not write, is long ago.
+func CandidateOf(live *corev1.Service) FailoverCandidate {
+	if _, elsewhere := live.Annotations[v1alpha1.AnnotationAppointed]; !elsewhere {
+		return FailoverCandidate{}
+	}
+	c := FailoverCandidate{
+		Pod: live.Spec.Selector[appsv1.StatefulSetPodNameLabel], History: live.Annotations[v1alpha1.AnnotationCandidateHistory],
+	}
+	if since, err := time.Parse(time.RFC3339Nano, live.Annotations[v1alpha1.AnnotationRerouted]); err == nil {
+		c.Since = since
+	}
+	return c
 }
 
 // longestGuard is the longest that any version has told a primary, see config.nodeTimeout.

@@ -1,6 +1,7 @@
 package redis
 
 import (
+	"fmt"
 	"slices"
 	"time"
 
@@ -18,33 +19,74 @@ const (
 )
 
 // assignRoles writes down who is the primary, and labels the pods that clients may be sent to. It comes before everything that
-// could wait: clients stand still until it is done.
+// could wait: clients stand still until it is done. The Service comes first: what the new primary may do without is written down
+// before clients find it. After a hand-over the Service leads to it already, whatever its label is, and goes on to do so until it
+// has the label.
 func assignRoles(v *view) (cluster.Plan, bool) {
 	leader := v.leader()
 	if leader == nil {
 		return cluster.Pass()
 	}
-	copies := v.copies(leader)
-	step := AssignRoles{Appointment: Appointment{Pod: leader.Name, History: leader.Node.Replication.ID}}
-	if len(copies) > 0 {
-		step.Appointment.Guard = v.guardOn(leader)
+	is := v.appointmentOf(leader)
+	step := Appoint{Appointment: is}
+	if v.Candidate.planned() && v.Candidate.Pod == leader.Name && leader.Role != RolePrimary {
+		step.Candidate = v.Candidate
 	}
+	var labels AssignRoles
 	for i := range v.Pods {
-		p := &v.Pods[i]
-		if p.Role == v.role(p, leader) {
-			continue
-		}
-		step.Pods = append(step.Pods, PodRole{p.ref(), v.role(p, leader)})
-		if p.Role == RolePrimary && v.hung(p) {
-			step.Ends = append(step.Ends, p.ref())
+		if p := &v.Pods[i]; p.Role != v.role(p, leader) && (p == leader || !v.isHungFormer(p)) {
+			labels.Pods = append(labels.Pods, PodRole{p.ref(), v.role(p, leader)})
 		}
 	}
-	if len(step.Pods) == 0 && step.Appointment == v.Appointed {
+	why := fmt.Sprintf("clients are to find %s as the primary, and %d replicas in sync", leader.Name, len(v.copies(leader)))
+	switch {
+	case step != Appoint{v.Appointed, v.Candidate}:
+		plan, ok := cluster.Do(step, "%s", why)
+		plan.After = atOnce
+		return plan, ok
+	case len(labels.Pods) > 0:
+		plan, ok := cluster.Do(labels, "%s", why)
+		plan.After = soon
+		return plan, ok
+	}
+	return cluster.Pass()
+}
+
+// endFormerPrimary ends pods that hang and were the primary before another server became it: going on, they would answer what clients
+// have sent them before they notice that no replica copies them. The label says which pods that are, until they are about to end.
+func endFormerPrimary(v *view) (cluster.Plan, bool) {
+	leader := v.leader()
+	if leader == nil {
 		return cluster.Pass()
 	}
-	plan, ok := cluster.Do(step, "clients are to find %s as the primary, and %d replicas in sync", leader.Name, len(copies))
+	var step End
+	for i := range v.Pods {
+		if p := &v.Pods[i]; p != leader && v.isHungFormer(p) {
+			step.Pods = append(step.Pods, p.ref())
+		}
+	}
+	if len(step.Pods) == 0 {
+		return cluster.Pass()
+	}
+	plan, ok := cluster.Do(step, "%s is the primary: going on, the former one would answer what clients have sent it", leader.Name)
 	plan.After = soon
 	return plan, ok
+}
+
+// isHungFormer tells whether a pod was the primary, hangs, and was not told to end within a moment.
+func (v *view) isHungFormer(p *Pod) bool { return p.Role == RolePrimary && v.hung(p) && !p.EndsSoon }
+
+// appointmentOf is what is to be written down of a primary. How long it takes writes without a replica stays as it was written down
+// while v looks ahead, see lookAhead.
+func (v *view) appointmentOf(leader *Pod) Appointment {
+	a := Appointment{Pod: leader.Name, History: leader.Node.Replication.ID}
+	switch {
+	case v.ahead && v.Appointed.Pod == a.Pod && v.Appointed.History == a.History:
+		a.Guard = v.Appointed.Guard
+	case len(v.copies(leader)) > 0 && !v.unguards:
+		a.Guard = v.guardOn(leader)
+	}
+	return a
 }
 
 // hung tells whether a server does not answer that has run for as long as it took until another one could take its place.
@@ -93,7 +135,7 @@ func setMinReplicasOfPrimary(v *view) (cluster.Plan, bool) {
 		return cluster.Pass()
 	}
 	switch copies := v.copies(leader); {
-	case len(copies) > 0 && !leader.guardsWrites():
+	case len(copies) > 0 && !leader.guardsWrites() && !v.unguards && !v.ahead:
 		return cluster.Do(GuardWrites{leader.Name, 1}, "%s has a replica in sync, and stops taking writes should it lose touch with all of them", leader.Name)
 	case len(copies) == 0 && leader.guardsWrites():
 		return cluster.Do(GuardWrites{leader.Name, 0}, "%s has no replica in sync, and would take no writes", leader.Name)
@@ -101,16 +143,34 @@ func setMinReplicasOfPrimary(v *view) (cluster.Plan, bool) {
 	return cluster.Pass()
 }
 
-// unguarded is a step that takes pods away. Where no replica in sync stays, the primary is first let off its guard: it would refuse
-// writes from the moment that the last one has left.
-func (v *view) unguarded(step cluster.Step, leaves func(p *Pod) bool) cluster.Step {
-	leader := v.leader()
-	if leader == nil || !leader.guardsWrites() || slices.ContainsFunc(v.copies(leader), func(p *Pod) bool { return !leaves(p) }) {
-		return step
+// takesLastReplica tells whether a step takes away the last replica in sync of a primary.
+func (v *view) takesLastReplica(step cluster.Step) bool {
+	var leaves func(p *Pod) bool
+	switch s := step.(type) {
+	case Restart:
+		leaves = func(p *Pod) bool { return slices.Contains(s.Pods, p.ref()) }
+	case ScaleShards:
+		leaves = func(p *Pod) bool { return p.Ordinal >= s.Sets[0].To }
+	default:
+		return false
 	}
-	lone := v.Appointed
-	lone.Guard = 0
-	return Unguarded{AssignRoles{Appointment: lone}, GuardWrites{leader.Name, 0}, step}
+	leader := v.leader()
+	return leader != nil && !slices.ContainsFunc(v.copies(leader), func(p *Pod) bool { return !leaves(p) })
+}
+
+// unguard is what has to come before a step that takes the last replica in sync away: its primary would refuse writes from then on.
+// That it does not need a replica any more is written down before it is told. Nil: nothing has to.
+func (v *view) unguard(step cluster.Step) cluster.Step {
+	leader := v.leader()
+	switch {
+	case !v.takesLastReplica(step) || !leader.guardsWrites():
+		return nil
+	case v.Appointed.Guard > 0:
+		lone := v.Appointed
+		lone.Guard = 0
+		return Appoint{lone, v.Candidate}
+	}
+	return GuardWrites{leader.Name, 0}
 }
 
 // allowFollowers lets others copy servers that restarted in place: nobody is told to copy one that is not the primary.
@@ -164,15 +224,4 @@ func (v *view) led() metav1.Condition {
 		c.Message = "the primary answers, and clients are sent to it"
 	}
 	return c
-}
-
-// handOver is the same hand-over in the terms of the mode Replicated: the primary begins it.
-func (v *view) handOver(f Failover) cluster.Step {
-	from, to := v.podNamed(f.From), v.podNamed(f.To)
-	record := AssignRoles{
-		// Its own history is known when it is the primary. It needs a replica from its first write on, see HandOver.Guard.
-		Appointment: Appointment{Pod: to.Name, History: from.Node.Replication.ID, Guard: v.guardLag(to)},
-		Pods:        []PodRole{{from.ref(), RoleReplica}, {to.ref(), RolePrimary}}, // It copies the other one by the time that this is written.
-	}
-	return HandOver{from.Name, to.Name, to.Addr, record}
 }

@@ -11,7 +11,7 @@ import (
 )
 
 func (s *repSimulation) observe() redis.State {
-	st := redis.State{Now: s.now, Spec: s.spec, Appointed: s.record, Sets: []redis.Set{{Replicas: s.size}}}
+	st := redis.State{Now: s.now, Spec: s.spec, Appointed: s.record, Candidate: s.candidate, FailedHandOvers: s.failed, Sets: []redis.Set{{Replicas: s.size}}}
 	for _, p := range s.servers {
 		if p.uid == "" || (!p.up && p.newPod && s.chance(2)) {
 			continue // Not made yet, or already gone.
@@ -50,7 +50,11 @@ func (s *repSimulation) pass() cluster.Plan {
 		return plan
 	}
 	s.log("%s: %s", plan.Step, plan.Message)
-	if err := s.act(plan.Step); err != nil {
+	err := s.act(plan.Step)
+	if s.failed.Note(plan.Step, err, s.now); errors.Is(err, errCrash) {
+		s.failed = redis.FailedHandOvers{}
+	}
+	if err != nil {
 		s.log("%v", err)
 	}
 	return plan
@@ -66,12 +70,8 @@ func (s *repSimulation) dies() error {
 func (s *repSimulation) act(step cluster.Step) error {
 	switch st := step.(type) {
 	case redis.Guard:
-	case redis.Unguarded:
-		for _, part := range []cluster.Step{st.Record, st.Guard, st.Then} {
-			if err := s.act(part); err != nil {
-				return err
-			}
-		}
+	case redis.Appoint:
+		return s.appoint(st)
 	case redis.AssignRoles:
 		return s.assign(st)
 	case redis.End:
@@ -81,6 +81,7 @@ func (s *repSimulation) act(step cluster.Step) error {
 				p.end()
 			}
 		}
+		return s.dies()
 	case redis.ReplaceDisk:
 		for _, p := range s.servers {
 			if p.name == st.Pod.Name && p.name == s.record.Pod {
@@ -104,18 +105,9 @@ func (s *repSimulation) act(step cluster.Step) error {
 			p.stop(s.now)
 		}
 		s.servers = s.servers[:min(s.size, len(s.servers))]
-	case redis.Promote:
-		if err := s.assign(st.Record); err != nil {
-			return err
-		}
-		return s.command(st)
 	case redis.HandOver:
-		for _, part := range []redis.ServerStep{st.Guard(), st} {
-			if err := s.command(part); err != nil {
-				return err
-			}
-		}
-		return s.assign(st.Record)
+		s.checkHandOver(st)
+		return s.command(st)
 	case redis.ServerStep:
 		return s.command(st)
 	default:
@@ -124,34 +116,47 @@ func (s *repSimulation) act(step cluster.Step) error {
 	return nil
 }
 
-// assign does what the controller does: nobody finds two primaries.
-func (s *repSimulation) assign(st redis.AssignRoles) error {
-	label := func(primary bool) {
-		for _, l := range st.Pods {
-			for _, p := range s.servers {
-				if p.name == l.Pod.Name && p.uid == l.Pod.UID && (l.Role == redis.RolePrimary) == primary {
-					p.role = l.Role
-				}
-			}
-		}
-	}
-	for _, p := range s.servers {
-		if slices.Contains(st.Ends, redis.PodRef{Name: p.name, UID: p.uid}) {
-			p.end()
-		}
-	}
-	label(false)
-	if err := s.dies(); err != nil {
-		return err
-	}
+// appoint changes the Service of the primary.
+func (s *repSimulation) appoint(st redis.Appoint) error {
 	if s.record.Pod != st.Appointment.Pod {
 		s.succeeds(st.Appointment.Pod)
 	}
-	s.record = st.Appointment
-	if err := s.dies(); err != nil {
-		return err
+	s.record, s.candidate = st.Appointment, st.Candidate
+	return s.dies()
+}
+
+// checkHandOver looks at where clients are sent, and what the new primary will need of replicas, before a hand-over.
+func (s *repSimulation) checkHandOver(st redis.HandOver) {
+	for _, p := range s.servers {
+		if leads := s.leadsTo(p); leads != (p.name == st.To) {
+			s.fail("%s: clients are sent to %s: %t", st, p.name, leads)
+		}
+		if p.name == st.To && p.guard == "0" {
+			s.fail("%s: it takes writes that no replica acknowledges", st)
+		}
 	}
-	label(true)
+	if s.now.Sub(s.candidate.Since) < time.Second {
+		s.fail("%s: nodes may still send clients to %s", st, st.From)
+	}
+}
+
+// assign changes labels one after the other, as the controller does, that of the primary last.
+func (s *repSimulation) assign(st redis.AssignRoles) error {
+	for _, primary := range []bool{false, true} {
+		for _, l := range st.Pods {
+			if (l.Role == redis.RolePrimary) != primary {
+				continue
+			}
+			for _, p := range s.servers {
+				if p.name == l.Pod.Name && p.uid == l.Pod.UID {
+					p.role = l.Role
+				}
+			}
+			if err := s.dies(); err != nil {
+				return err
+			}
+		}
+	}
 	return nil
 }
 

@@ -46,6 +46,7 @@ type repServer struct {
 	history, former string
 	offset, until   int // until: the offset up to which the former history is its own
 	guard           string
+	took            int  // writes since it was made primary
 	handsOver       bool // it has given all that it has to the one that it asks, and waits for that one to lead
 }
 
@@ -245,13 +246,17 @@ func (p *repServer) Promote(_ context.Context, history string) error {
 
 func (p *repServer) lead() {
 	p.former, p.until, p.history = p.history, p.offset, p.sim.id("history")
-	p.primary, p.handsOver, p.linked, p.sim.last, p.acked = true, false, false, p, p.sim.now
+	p.primary, p.handsOver, p.linked, p.sim.last, p.acked, p.took = true, false, false, p, p.sim.now, 0
 }
 
 // FailoverTo holds the clients until the replica has everything.
 func (p *repServer) FailoverTo(_ context.Context, a redis.Address) error {
 	o := p.sim.at(a)
 	if !p.primary || o == nil || !o.meets(p) || !o.linked || o.asks != p.addr {
+		return errRefused
+	}
+	if p.sim.faults && p.sim.chance(4) {
+		p.sim.log("%s gives up handing over, and goes on", p.name)
 		return errRefused
 	}
 	for o.offset < p.offset {

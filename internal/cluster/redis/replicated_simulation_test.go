@@ -22,8 +22,11 @@ type repSimulation struct {
 	size     int
 	template int
 	record   redis.Appointment
-	clients  [3]*repServer
-	// last is who was made primary last: nobody else may acknowledge a write from then on.
+	// candidate is who is about to take over, by the Service as well; failed is what the operator that runs remembers.
+	candidate redis.FailoverCandidate
+	failed    redis.FailedHandOvers
+	clients   [3]*repServer
+	// last is who was made primary last: nobody else may acknowledge a write from then on, unless it ended before it took any.
 	last    *repServer
 	written int
 	acked   []int
@@ -89,7 +92,7 @@ func (s *repSimulation) write(n int) {
 	p := s.clients[n]
 	if p == nil {
 		for _, o := range s.servers {
-			if o.name == s.record.Pod && o.role == redis.RolePrimary && o.up {
+			if s.leadsTo(o) && o.up {
 				p = o
 			}
 		}
@@ -104,9 +107,21 @@ func (s *repSimulation) write(n int) {
 	p.offset++
 	s.acked = append(s.acked, s.written)
 	s.times[s.written] = s.now
-	if p != s.last {
+	p.took++
+	if p != s.last && (s.last.primary || s.last.took > 0) {
 		s.fail("%s acknowledges write %d after %s was made primary", p.name, s.written, s.last.name)
 	}
+}
+
+// leadsTo tells whether the Service of the primary selects a pod.
+func (s *repSimulation) leadsTo(p *repServer) bool {
+	switch c := s.candidate; {
+	case c.Pod != "" && c.History == "":
+		return p.name == c.Pod
+	case c.Pod != "":
+		return p.name == c.Pod && p.role == redis.RolePrimary
+	}
+	return p.name == s.record.Pod && p.role == redis.RolePrimary
 }
 
 // tick is what happens without the operator.
@@ -253,6 +268,9 @@ func (s *repSimulation) doWithout() {
 
 // check looks at a settled cluster.
 func (s *repSimulation) check() {
+	if s.candidate.Pod != "" {
+		s.fail("%s is still about to take over", s.candidate.Pod)
+	}
 	from, leaders := s.written, 0
 	for range 20 {
 		s.tick()
@@ -285,7 +303,7 @@ func TestReplicatedSimulation(t *testing.T) {
 	if *oneSeed != 0 {
 		from, n = *oneSeed, 1
 	}
-	acked, excused, promoted, ended, replaced := 0, 0, 0, 0, 0
+	acked, excused, promoted, ended, replaced, handed, back := 0, 0, 0, 0, 0, 0, 0
 	for seed := from; seed < from+uint64(n); seed++ {
 		s := newRepSimulation(seed, seed%4 > 0)
 		s.run()
@@ -298,7 +316,9 @@ func TestReplicatedSimulation(t *testing.T) {
 		acked, excused = acked+len(s.acked), excused+len(s.excused)
 		ended, replaced = ended+s.ended, replaced+s.replaced
 		promoted += strings.Count(strings.Join(s.trace, "\n"), " promote ")
+		handed += strings.Count(strings.Join(s.trace, "\n"), " hand over from ")
+		back += strings.Count(strings.Join(s.trace, "\n"), " did not hand over to it")
 	}
-	t.Logf("%d runs: %d writes acknowledged, %d lost with the server that alone had them, %d promotions, %d servers that hung were ended, %d got new disks",
-		n, acked, excused, promoted, ended, replaced)
+	t.Logf("%d runs: %d writes acknowledged, %d lost with the server that alone had them, %d promotions, %d hand-overs, of which %d failed, %d servers that hung were ended, %d got new disks",
+		n, acked, excused, promoted, handed, back, ended, replaced)
 }

@@ -4,15 +4,16 @@ import (
 	"context"
 	"fmt"
 	"strconv"
-
-	"github.com/quorate/quorate/internal/cluster"
 )
 
-// Promote names a server the primary, and then makes it one.
-type Promote struct {
-	Pod    string
-	Record AssignRoles
+// Appoint writes into the Service of the primary which pod that is, and which one is about to take over. No server hears of it.
+type Appoint struct {
+	Appointment Appointment
+	Candidate   FailoverCandidate
 }
+
+// Promote makes a server the primary that was named the failover candidate with this history.
+type Promote struct{ Pod, History string }
 
 // Follow makes servers replicas of the primary.
 type Follow struct {
@@ -21,11 +22,10 @@ type Follow struct {
 	Addr    Address
 }
 
-// HandOver makes a living primary hand over to a replica, without losing a write, and then writes that down.
+// HandOver makes a living primary hand over to a replica, without losing a write.
 type HandOver struct {
 	From, To string
 	Addr     Address
-	Record   AssignRoles
 }
 
 // GuardWrites tells the primary how many replicas have to acknowledge what it writes.
@@ -34,21 +34,8 @@ type GuardWrites struct {
 	Replicas int
 }
 
-// Unguarded lets the primary take writes that no replica acknowledges, and then takes the last replica away.
-type Unguarded struct {
-	Record AssignRoles
-	Guard  GuardWrites
-	Then   cluster.Step
-}
-
-// AssignRoles writes down who is the primary, and labels pods. Only Kubernetes hears of it, no server does.
-type AssignRoles struct {
-	Appointment Appointment
-	Pods        []PodRole
-	// Ends are the pods of those that hang and were the primary: going on, they would answer what clients have sent them meanwhile before they
-	// notice that nobody copies them any more.
-	Ends []PodRef
-}
+// AssignRoles labels pods with their roles. No server hears of it.
+type AssignRoles struct{ Pods []PodRole }
 
 // PodRole is a pod and the label that it gets, empty for none.
 type PodRole struct {
@@ -74,8 +61,14 @@ func (s Follow) String() string {
 
 func (s HandOver) String() string { return fmt.Sprintf("hand over from %s to %s", s.From, s.To) }
 
-func (s Unguarded) String() string {
-	return s.Then.String() + ", after " + s.Guard.Pod + " needs no replica"
+func (s Appoint) String() string {
+	switch c := s.Candidate; {
+	case c.planned() && c.Pod != s.Appointment.Pod:
+		return fmt.Sprintf("send clients to %s, which %s is to hand over to", c.Pod, s.Appointment.Pod)
+	case c.Pod != "" && !c.planned():
+		return fmt.Sprintf("name %s the next primary", c.Pod)
+	}
+	return fmt.Sprintf("name %s the primary", s.Appointment.Pod)
 }
 
 func (s GuardWrites) String() string {
@@ -83,12 +76,7 @@ func (s GuardWrites) String() string {
 }
 
 func (s AssignRoles) String() string {
-	text := fmt.Sprintf("name %s the primary, label %s", s.Appointment.Pod,
-		list(s.Pods, func(p PodRole) string { return fmt.Sprintf("%s %q", p.Pod.Name, p.Role) }))
-	if len(s.Ends) > 0 {
-		text += ", end " + list(s.Ends, func(p PodRef) string { return p.Name })
-	}
-	return text
+	return "label " + list(s.Pods, func(p PodRole) string { return fmt.Sprintf("%s %q", p.Pod.Name, p.Role) })
 }
 
 // Calls sends REPLICAOF NO ONE, after the server may be copied and needs nobody to acknowledge its first writes.
@@ -96,7 +84,7 @@ func (s Promote) Calls() []Call {
 	return []Call{
 		admit(s.Pod, AdmitsForNow),
 		GuardWrites{s.Pod, 0}.Calls()[0],
-		{s.Pod, func(ctx context.Context, c Client) error { return c.Promote(ctx, s.Record.Appointment.History) }},
+		{s.Pod, func(ctx context.Context, c Client) error { return c.Promote(ctx, s.History) }},
 	}
 }
 
@@ -106,9 +94,6 @@ func (s Follow) Calls() []Call {
 		return Call{pod, func(ctx context.Context, c Client) error { return c.ReplicaOf(ctx, s.Addr) }}
 	})
 }
-
-// Guard has the heir take writes only while a replica acknowledges them, from the first one on: that is the former primary.
-func (s HandOver) Guard() GuardWrites { return GuardWrites{s.To, 1} }
 
 // Calls sends FAILOVER and waits until it has happened.
 func (s HandOver) Calls() []Call {

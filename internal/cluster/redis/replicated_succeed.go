@@ -42,7 +42,7 @@ func appointFirstPrimary(v *view) (cluster.Plan, bool) {
 		return cluster.Wait(ReasonSync, v.pace(soon*3, slowly), "%s loads its data", p.Name)
 	}
 	best := v.richest()
-	return promote(best, "nobody has been primary yet, and %s holds %d keys, as many as any other server", best.Name, best.Node.Keys)
+	return v.promote(best, "nobody has been primary yet, and %s holds %d keys, as many as any other server", best.Name, best.Node.Keys)
 }
 
 // When the appointed server is a primary no more, another one is appointed, or that one again. All
@@ -92,7 +92,7 @@ func promoteFurthest(v *view) (cluster.Plan, bool) {
 	if !v.lostPrimary() || best == nil {
 		return cluster.Pass()
 	}
-	return promote(best, "%s is primary no more, and %s has most of what was copied of it", v.Appointed.Pod, best.Name)
+	return v.promote(best, "%s is primary no more, and %s has most of what was copied of it", v.Appointed.Pod, best.Name)
 }
 
 // reinstate makes the appointed server primary again where no other server has any of its data.
@@ -264,7 +264,7 @@ func (v *view) reinstatement(was *Pod) (cluster.Plan, bool) {
 	case was.Node.Loading:
 		return cluster.Wait(ReasonSync, v.pace(soon*3, slowly), "%s loads its data", was.Name)
 	case was.Node.Keys > 0:
-		return promote(was, "%s is back with its data, and nobody else is known to have all of it", was.Name)
+		return v.promote(was, "%s is back with its data, and nobody else is known to have all of it", was.Name)
 	}
 	if !v.complete {
 		return v.awaitServers()
@@ -276,7 +276,7 @@ func (v *view) reinstatement(was *Pod) (cluster.Plan, bool) {
 	if best.Node.Keys == 0 {
 		best = was
 	}
-	return promote(best, "%s came back empty, and %s holds %d keys, as many as any other server", was.Name, best.Name, best.Node.Keys)
+	return v.promote(best, "%s came back empty, and %s holds %d keys, as many as any other server", was.Name, best.Name, best.Node.Keys)
 }
 
 // redirectReplicas makes all replicas follow the server that takes over from a primary that cannot
@@ -305,9 +305,16 @@ func redirectReplicas(v *view) (cluster.Plan, bool) {
 	return plan, ok
 }
 
-func promote(p *Pod, format string, args ...any) (cluster.Plan, bool) {
-	record := AssignRoles{Appointment: Appointment{Pod: p.Name, History: p.Node.Replication.ID}}
-	plan, ok := cluster.Do(Promote{p.Name, record}, format, args...)
+// promote names a server the failover candidate, and makes it the primary once that is written down. All that led to the choice is
+// checked again in between, as the record of the former primary stays until the new one leads.
+func (v *view) promote(p *Pod, format string, args ...any) (cluster.Plan, bool) {
+	history := p.Node.Replication.ID
+	if c := (FailoverCandidate{Pod: p.Name, History: history}); v.Candidate != c {
+		plan, ok := cluster.Do(Appoint{v.Appointed, c}, format, args...)
+		plan.After = atOnce
+		return plan, ok
+	}
+	plan, ok := cluster.Do(Promote{p.Name, history}, format, args...)
 	plan.After = soon / 2
 	return plan, ok
 }

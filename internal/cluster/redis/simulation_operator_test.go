@@ -84,14 +84,6 @@ func (s *simulation) observe() redis.State {
 // act carries a step out, and dies after some command now and then.
 func (s *simulation) act(step cluster.Step) {
 	s.log("step: %s", step)
-	if st, ok := step.(redis.Lifted); ok {
-		calls := s.calls
-		if s.act(st.Guards); s.calls-calls < len(st.Guards.Guards) || s.died {
-			return
-		}
-		s.act(st.Then)
-		return
-	}
 	s.check(step)
 	s.processes.Stand(step, s.net.Now())
 	if s.restore.act(s, step) {
@@ -279,7 +271,6 @@ func (m *mortal) Send(ctx context.Context, to redis.Address, batches [][]redis.K
 }
 
 func (s *simulation) dies() (dead bool) {
-	defer func() { s.died = dead }()
 	s.calls++
 	dead = s.calls == s.crash
 	if s.crash == 0 {

@@ -86,10 +86,8 @@ type simulation struct {
 	restore *simRestore
 	crash   int // the number of commands after which the operator dies, counted over the whole run; 0: by chance
 	calls   int
-	// died says that the operator did so after the last command.
-	died   bool
-	trace  []string
-	broken string
+	trace   []string
+	broken  string
 	// stalls says that the operator waits for a human.
 	stalls bool
 	// partition keeps servers from reaching each other, or did a moment ago; nil: none does. parted

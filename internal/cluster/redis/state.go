@@ -29,6 +29,9 @@ type State struct {
 	Claims []Claim
 	// Appointed is who takes the writes of a cluster in the mode Replicated; zero while nobody ever did.
 	Appointed Appointment
+	// Candidate is who is about to take over from there, and FailedHandOvers are those that did not.
+	Candidate       FailoverCandidate
+	FailedHandOvers FailedHandOvers
 	// Accounts are the users that resources of the kind RedisUser ask for, by the name of the resource; nil: unknown.
 	Accounts map[string]AccountClaim
 	// Doors are where pods are reached from outside, also those whose server does not say so yet or any more.
@@ -169,6 +172,8 @@ type Pod struct {
 	Gone bool
 	// Deleting says that the pod is on its way out.
 	Deleting bool
+	// EndsSoon says that it was given a second to end at most.
+	EndsSoon bool
 	// Outdated says that the pod was made from an older template than the wanted one, or runs on a claim that is being deleted:
 	// it is to be restarted.
 	Outdated bool

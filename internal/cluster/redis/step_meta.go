@@ -33,7 +33,8 @@ func (TakeOver) Meta() cluster.Meta {
 	return cluster.Meta{Reason: ReasonElect, Repair: true, HandsOver: true}
 }
 
-// The mode Replicated. AssignRoles is repeated until the cache returns what it wrote.
+// The mode Replicated. Several Appoint steps are one change of the primary. AssignRoles is repeated
+// until the cache returns what it wrote.
 
 func (HandOver) Meta() cluster.Meta { return cluster.Meta{Reason: ReasonFailover, HandsOver: true} }
 
@@ -43,24 +44,20 @@ func (Promote) Meta() cluster.Meta {
 	return cluster.Meta{Reason: ReasonPromote, Repair: true, HandsOver: true}
 }
 
+func (Appoint) Meta() cluster.Meta {
+	return cluster.Meta{Reason: ReasonAssignRoles, Repair: true, Incremental: true}
+}
+
 func (AssignRoles) Meta() cluster.Meta {
 	return cluster.Meta{Reason: ReasonAssignRoles, Repair: true, Incremental: true}
 }
 
-// min-replicas-to-write. Unguarded and Lifted wrap a step, and are no repair even if that is one.
-// Unguarded wraps no step that hands over.
-
-func (s Unguarded) Meta() cluster.Meta { return cluster.Meta{Reason: s.Then.Meta().Reason} }
+// min-replicas-to-write.
 
 func (GuardWrites) Meta() cluster.Meta { return cluster.Meta{Reason: ReasonGuardWrites, Repair: true} }
 
 func (GuardShards) Meta() cluster.Meta {
 	return cluster.Meta{Reason: ReasonGuardWrites, Repair: true, Incremental: true}
-}
-
-func (s Lifted) Meta() cluster.Meta {
-	m := s.Then.Meta()
-	return cluster.Meta{Reason: m.Reason, HandsOver: m.HandsOver}
 }
 
 // Slots and shards.

@@ -26,6 +26,11 @@ type view struct {
 	complete bool
 	// tables are those of the servers that could be read, each one once.
 	tables []*table
+	// ahead says that the view is looked at for what would be decided if no primary had to be held to min-replicas-to-write, see
+	// lookAhead. unguards and limits say what that is: a step that takes the last replica of the mode Replicated away, and how many
+	// replicas servers of the mode Sharded may ask for at most.
+	ahead, unguards bool
+	limits          map[string]int
 	// stood is a pod that would take its shard over, had it not stood for election lately; nil: there is none.
 	stood *Pod
 	// What follows is found out with the first question, because rules ask for it once for each shard or

@@ -43,15 +43,7 @@ func writeGuards(spec *v1alpha1.RedisClusterSpec) []directive {
 // GuardShards tells servers how many replicas have to acknowledge what they write.
 type GuardShards struct{ Guards []GuardWrites }
 
-// Lifted lets primaries take writes that fewer replicas acknowledge, and then takes the step for which they have to.
-type Lifted struct {
-	Guards GuardShards
-	Then   cluster.Step
-}
-
 func (s GuardShards) String() string { return list(s.Guards, GuardWrites.String) }
-
-func (s Lifted) String() string { return s.Then.String() + ", after: " + s.Guards.String() }
 
 // Calls sends CONFIG SET.
 func (s GuardShards) Calls() []Call {
@@ -74,7 +66,10 @@ func setMinReplicasToWrite(v *view) (cluster.Plan, bool) {
 			case p.ownsSlots():
 				continue // Two say that they are the primary.
 			}
-			if have != want {
+			if most, limited := v.limits[p.Name]; limited {
+				want = min(want, max(have, most)) // It is let off right before the step.
+			}
+			if have > want || (have < want && !v.ahead) {
 				step.Guards = append(step.Guards, GuardWrites{p.Name, want})
 			}
 		}
@@ -96,7 +91,7 @@ func waitForMinReplicas(v *view) (cluster.Plan, bool) {
 		if good := p.Node.Acknowledging; known && good != nil && *good < have {
 			return cluster.Wait(ReasonGuardWrites, v.pace(soon*3, later), "%s takes no writes until %d replicas acknowledge them; %d do", p.Name, have, *good)
 		}
-		if known && have < v.Spec.MinReplicas {
+		if _, limited := v.limits[p.Name]; known && have < v.Spec.MinReplicas && !limited && !v.ahead {
 			return cluster.Wait(ReasonGuardWrites, v.pace(soon*3, later), "%s takes writes that fewer than %d replicas acknowledge until it hears of them", p.Name, v.Spec.MinReplicas)
 		}
 	}
@@ -146,18 +141,56 @@ func (p *Pod) comesOrGoes() bool {
 	return !p.NodeLost && (p.Deleting || starting)
 }
 
-// lower has a server ask for at most so many replicas to acknowledge its writes.
-func (s *GuardShards) lower(p *Pod, most int) {
-	if have, known := p.acknowledged(); known && have > most {
-		s.Guards = append(s.Guards, GuardWrites{p.Name, most})
+// Lift returns the steps by which Next takes a step of a cluster of the mode Sharded: what primaries have to be let off before it,
+// if anything, and the step.
+func Lift(s State, step cluster.Step) []cluster.Step {
+	if guards := look(s).lift(step); len(guards.Guards) > 0 {
+		return []cluster.Step{guards, step}
 	}
+	return []cluster.Step{step}
 }
 
-// Lift is a step of a cluster of the mode Sharded as Next takes it: with what primaries have to be let off before it, if anything.
-func Lift(s State, step cluster.Step) cluster.Step { return look(s).lift(step) }
+// lookAhead is the view of a state in which primaries are not held to min-replicas-to-write where the next step needs them not to
+// be: letting them off is a step of its own, which the rules must not take back before the other one.
+func lookAhead(s State) *view {
+	v := look(s)
+	if !s.Spec.Replicated && s.Spec.MinReplicas == 0 {
+		return v // No rule would take it back.
+	}
+	then := look(s)
+	then.ahead = true
+	phases := shardedPhases()
+	if s.Spec.Replicated {
+		phases = replicatedPhases()
+	}
+	plan := cluster.Decide(then, phases, keepLastCopy)
+	for p := &plan; p != nil; p = p.Fallback {
+		if s.Spec.Replicated {
+			v.unguards = v.unguards || then.takesLastReplica(p.Step)
+		} else if limits := then.limitsOf(p.Step); limits != nil {
+			v.limits = limits
+		}
+	}
+	return v
+}
 
-// lift puts before a step what primaries have to be let off for it.
-func (v *view) lift(step cluster.Step) cluster.Step {
+// lift is what primaries have to be let off before a step.
+func (v *view) lift(step cluster.Step) (out GuardShards) {
+	limits := v.limitsOf(step)
+	for shard := range v.shards {
+		for _, p := range v.shards[shard] {
+			most, limited := limits[p.Name]
+			if have, known := p.acknowledged(); limited && known && have > most {
+				out.Guards = append(out.Guards, GuardWrites{p.Name, most})
+			}
+		}
+	}
+	return out
+}
+
+// limitsOf is how many replicas servers may ask for at most to acknowledge their writes, for a step to be taken; nil: as many as
+// they like.
+func (v *view) limitsOf(step cluster.Step) map[string]int {
 	var leaves func(p *Pod) bool
 	former, promoted := "", ""
 	switch s := step.(type) {
@@ -173,23 +206,20 @@ func (v *view) lift(step cluster.Step) cluster.Step {
 		// Nobody copies the new primary at first, and it ceases to copy the former one a moment before that hears of it.
 		leaves, former, promoted = func(p *Pod) bool { return p.Name == s.To }, s.From, s.To
 	default:
-		return step
+		return nil
 	}
-	var guards GuardShards
+	limits := map[string]int{}
 	for shard := range v.shards {
 		head := v.head(shard)
 		loses := slices.ContainsFunc(v.shards[shard], leaves)
 		for _, p := range v.shards[shard] {
 			switch {
 			case p.Name == promoted:
-				guards.lower(p, 0)
+				limits[p.Name] = 0
 			case loses && (p == head || p.Name == former) && !leaves(p):
-				guards.lower(p, v.insync(p, leaves))
+				limits[p.Name] = v.insync(p, leaves)
 			}
 		}
 	}
-	if len(guards.Guards) == 0 {
-		return step
-	}
-	return Lifted{guards, step}
+	return limits
 }

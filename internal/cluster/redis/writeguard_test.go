@@ -8,6 +8,7 @@ import (
 	"k8s.io/utils/ptr"
 
 	"github.com/quorate/quorate/api/v1alpha1"
+	"github.com/quorate/quorate/internal/cluster"
 )
 
 // writesGuarded is a settled cluster whose primaries ask for one replica.
@@ -94,7 +95,7 @@ func TestWritesAreGuarded(t *testing.T) {
 		},
 		"the restart of the last replica": {
 			state: writesGuarded(), spoil: func(f *fixture) { f.pod("c-0-1").Outdated = true },
-			step: Lifted{guards(0, "c-0-0"), Restart{Pods: []PodRef{f.pod("c-0-1").ref()}, Cause: ReasonRestart}},
+			step: guards(0, "c-0-0"),
 		},
 		"another disk for the last replica": {
 			state: writesGuarded(), spoil: func(f *fixture) {
@@ -103,7 +104,7 @@ func TestWritesAreGuarded(t *testing.T) {
 				f.Claims = append(f.Claims, Claim{Name: "data-c-0-1", UID: "claim", ResourceVersion: "7", Shard: 0, Ordinal: 1})
 				f.Sets[0].Guarded = true
 			},
-			step: Lifted{guards(0, "c-0-0"), ReplaceDisk{DeleteClaim{"data-c-0-1", "claim", "7"}, f.pod("c-0-1").ref(), false}},
+			step: guards(0, "c-0-0"),
 		},
 		"while it is let off already": {
 			state: writesGuarded(), spoil: func(f *fixture) {
@@ -115,11 +116,11 @@ func TestWritesAreGuarded(t *testing.T) {
 		},
 		"a hand-over": {
 			state: writesGuarded(), spoil: func(f *fixture) { f.pod("c-0-0").Outdated = true },
-			step: Lifted{guards(0, "c-0-0", "c-0-1"), Failover{0, "c-0-0", "c-0-1"}},
+			step: guards(0, "c-0-0", "c-0-1"),
 		},
 		"a hand-over of a pod that is asked to go": {
 			state: writesGuarded(), spoil: func(f *fixture) { f.pod("c-0-0").Deleting = true },
-			step: Lifted{guards(0, "c-0-0", "c-0-1"), Failover{0, "c-0-0", "c-0-1"}},
+			step: guards(0, "c-0-0", "c-0-1"),
 		},
 		"a replica that is one too many": {
 			state: writesGuarded(), spoil: func(f *fixture) {
@@ -130,6 +131,39 @@ func TestWritesAreGuarded(t *testing.T) {
 		},
 	} {
 		t.Run(name, tc.check)
+	}
+}
+
+// TestAPrimaryIsLetOffUntilTheStepThatNeedsItIsTaken has the step come next, and no rule take back what was done for it.
+func TestAPrimaryIsLetOffUntilTheStepThatNeedsItIsTaken(t *testing.T) {
+	for name, tc := range map[string]struct {
+		outdated string
+		guards   GuardShards
+		then     cluster.Step
+	}{
+		"a restart of the last replica": {"c-0-1", guards(0, "c-0-0"), Restart{Pods: []PodRef{formed().pod("c-0-1").ref()}, Cause: ReasonRestart}},
+		"a hand-over":                   {"c-0-0", guards(0, "c-0-0", "c-0-1"), Failover{0, "c-0-0", "c-0-1"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			f := writesGuarded()
+			f.pod(tc.outdated).Outdated = true
+			if got := Next(f.State); cmp.Diff(cluster.Step(tc.guards), got.Step) != "" || got.After != atOnce || got.Reason != ReasonGuardWrites {
+				t.Errorf("%s, %s after %s", got.Step, got.Reason, got.After)
+			}
+			for _, g := range tc.guards.Guards {
+				f.letOff(g.Pod)
+			}
+			if got := Next(f.State).Step; cmp.Diff(tc.then, got) != "" {
+				t.Errorf("then %v", got)
+			}
+			f.pod(tc.outdated).Outdated = false
+			for i := range tc.guards.Guards {
+				tc.guards.Guards[i].Replicas = 1
+			}
+			if got := Next(f.State).Step; cmp.Diff(cluster.Step(tc.guards), got) != "" {
+				t.Errorf("when it is not wanted any more: %v", got)
+			}
+		})
 	}
 }
 
@@ -153,8 +187,8 @@ func TestTheWriteGuardIsNoSettingLikeOthers(t *testing.T) {
 	if hashOf(t, testBuilder(c)) != hash {
 		t.Error("it changes the hash")
 	}
-	if got := (Lifted{guards(0, "c-0-0"), Failover{0, "c-0-0", "c-0-1"}}); got.Meta().Reason != ReasonFailover ||
-		cmp.Diff("hand shard 0 from c-0-0 to c-0-1, after: have 0 replicas acknowledge the writes of c-0-0", got.String()) != "" {
+	if got := guards(0, "c-0-0"); got.Meta().Reason != ReasonGuardWrites ||
+		cmp.Diff("have 0 replicas acknowledge the writes of c-0-0", got.String()) != "" {
 		t.Errorf("%s: %s", got.Meta().Reason, got)
 	}
 	if !(GuardShards{}).Meta().Repair {

@@ -62,7 +62,11 @@ func (w *world) handOverWhile(t *testing.T, moment int, still time.Duration) (to
 			to = "carts-0-0"
 		}
 		w.awaitState(func(s redis.State) bool { return everybodyHasForReplica(s, to) })
-		step := redis.Lift(w.observe(t.Context()), redis.Failover{Shard: 0, From: from, To: to})
+		steps := redis.Lift(w.observe(t.Context()), redis.Failover{Shard: 0, From: from, To: to})
+		step := steps[len(steps)-1]
+		for _, before := range steps[:len(steps)-1] {
+			must(t, w.act(t.Context(), before))
+		}
 		end := make(chan struct{})
 		stood := w.pods[to].standStill(t, moment, still, end)
 		began := time.Now()

@@ -1,6 +1,7 @@
 package redisclient_test
 
 import (
+	"cmp"
 	"context"
 	"crypto/tls"
 	"errors"
@@ -37,14 +38,20 @@ func (w *world) gate(disk redis.Disk) redis.Decision {
 	return redis.Gate(disk)
 }
 
-// assign does what the labels of the pods and the Service of the primary do.
+// assign does what the labels of the pods do.
 func (w *world) assign(s redis.AssignRoles) {
 	w.change.Lock()
 	defer w.change.Unlock()
 	for _, p := range s.Pods {
 		w.roles[p.Pod.Name] = p.Role
 	}
-	w.appointed = s.Appointment
+}
+
+// appoint does what the Service of the primary does.
+func (w *world) appoint(s redis.Appoint) {
+	w.change.Lock()
+	defer w.change.Unlock()
+	w.appointed, w.candidate = s.Appointment, s.Candidate
 }
 
 // handsOver has a primary hand over to a replica, of which the loop hears later.
@@ -79,7 +86,8 @@ func (w *world) end(pods []redis.PodRef) {
 func (w *world) primaryIP() string {
 	w.change.RLock()
 	defer w.change.RUnlock()
-	if p := w.pods[w.appointed.Pod]; p != nil && w.roles[p.name] == redis.RolePrimary {
+	c := w.candidate
+	if p := w.pods[cmp.Or(c.Pod, w.appointed.Pod)]; p != nil && (w.roles[p.name] == redis.RolePrimary || (c.Pod != "" && c.History == "")) {
 		return p.ip
 	}
 	return ""

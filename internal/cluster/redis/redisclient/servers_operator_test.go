@@ -94,7 +94,8 @@ func (w *world) observe(ctx context.Context) redis.State {
 	for shard := range w.sets {
 		s.Sets = append(s.Sets, redis.Set{Shard: shard, Replicas: w.sets[shard], Guarded: w.guarded[shard]})
 	}
-	s.Appointed, s.Doors, s.Exposed = w.appointed, w.doors(), w.exposed()
+	s.Appointed, s.Candidate, s.FailedHandOvers = w.appointed, w.candidate, w.failed
+	s.Doors, s.Exposed = w.doors(), w.exposed()
 	for _, p := range w.pods {
 		pod := redis.Pod{
 			Role: w.roles[p.name],
@@ -145,23 +146,15 @@ func (w *world) act(ctx context.Context, step cluster.Step) error {
 		return nil
 	}
 	switch s := step.(type) {
+	case redis.Appoint:
+		w.appoint(s)
+		return nil
 	case redis.AssignRoles:
-		w.end(s.Ends) //nolint:contextcheck // Servers outlive the step.
 		w.assign(s)
 		return nil
-	case redis.Promote:
-		w.assign(s.Record)
-	case redis.HandOver:
-		if err := w.act(ctx, s.Guard()); err != nil {
-			return err
-		}
-	case redis.Lifted:
-		return errors.Join(w.act(ctx, s.Guards), w.act(ctx, s.Then))
 	case redis.ResizePod:
 		w.pods[s.Pod.Name].limit = redis.MemoryLimit(w.cluster.Spec.Resources)
 		return nil
-	case redis.Unguarded:
-		return errors.Join(w.act(ctx, s.Record), w.act(ctx, s.Guard), w.act(ctx, s.Then))
 	case redis.MoveSlots:
 		var errs []error
 		for _, m := range s.Moves {
@@ -207,6 +200,13 @@ func (w *world) act(ctx context.Context, step cluster.Step) error {
 	if !ok {
 		return fmt.Errorf("unexpected step %s", step)
 	}
+	err := w.tell(ctx, s)
+	w.failed.Note(step, err, time.Now())
+	return err
+}
+
+// tell sends the commands of a step to the servers.
+func (w *world) tell(ctx context.Context, s redis.ServerStep) error {
 	for _, call := range s.Calls() {
 		c := w.connect(w.pods[call.Pod])
 		_, err := c.Read(ctx) // As the controller does: this finds out who the server lets in.

@@ -91,6 +91,8 @@ type world struct {
 	accounts map[string]redis.AccountClaim
 	// appointed and roles are what Kubernetes knows of the roles in the mode Replicated.
 	appointed redis.Appointment
+	candidate redis.FailoverCandidate
+	failed    redis.FailedHandOvers
 	roles     map[string]string
 	// outside is where pods are to be reached from outside, by name, and open where they are.
 	outside, open map[string]*door
