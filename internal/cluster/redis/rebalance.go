@@ -142,8 +142,8 @@ func (v *view) propose(owned []Slots) *Proposal {
 	if top-slices.Max(after) < max(limit, least)/slackParts {
 		moves, after = nil, load // Not worth it.
 	}
-	if plan, refused := v.refuseTight(moves); refused {
-		moves, after, p.Tight = nil, load, plan.Message
+	if why := v.tightTarget(moves); why != "" {
+		moves, after, p.Tight = nil, load, why
 	}
 	p.Moves, p.After = moves, percent(after, mean)
 	for _, m := range moves {
@@ -245,8 +245,8 @@ func rebalance(v *view) (cluster.Plan, bool) {
 		return cluster.Pass()
 	}
 	moves := v.Proposal.left(v.layout())
-	if plan, refused := v.refuseTight(moves); refused {
-		return plan, true
+	if why := v.tightTarget(moves); why != "" {
+		return cluster.Refuse(ReasonNoRoom, "%s", why)
 	}
 	return v.moveOrMigrate(moves, "%d slots are to move so that shards weigh alike by %s (proposal %s)", slotsOf(moves), strings.ToLower(string(v.Proposal.By)), v.Proposal.ID)
 }

@@ -168,8 +168,8 @@ func (v *view) moveBetween(from, to *Pod, slots Slots) SlotMove {
 // moveSlots divides the slots among the wanted shards.
 func moveSlots(v *view) (cluster.Plan, bool) {
 	moves := v.balance()
-	if plan, refused := v.refuseTight(moves); refused {
-		return plan, true
+	if why := v.tightTarget(moves); why != "" {
+		return cluster.Refuse(ReasonNoRoom, "%s", why)
 	}
 	how := "share them evenly"
 	if v.Spec.Rebalance.On() {
@@ -181,9 +181,9 @@ func moveSlots(v *view) (cluster.Plan, bool) {
 // headroom is how much of what a server may use is filled with moved keys at most.
 const headroom = 0.9
 
-// refuseTight stops before keys are moved that their target has no room for. A server that may throw any key away when it is full
-// is a cache, and takes them.
-func (v *view) refuseTight(moves []Move) (cluster.Plan, bool) {
+// tightTarget says which server has no room for the keys that moves bring, and what to do; empty if all
+// have room. A server that may evict any key when it is full is a cache, and takes them.
+func (v *view) tightTarget(moves []Move) string {
 	for shard := range v.shards {
 		to := v.head(shard)
 		if to == nil || to.Node.Memory.Evicts {
@@ -197,12 +197,12 @@ func (v *view) refuseTight(moves []Move) (cluster.Plan, bool) {
 			}
 		}
 		if limit > 0 && need > room && need > to.Node.Memory.Used {
-			return cluster.Refuse(ReasonNoRoom,
+			return fmt.Sprintf(
 				"%d shards would need about %d MiB of memory on %s, which may use %d MiB: raise spec.config.maxMemory and spec.resources.limits.memory, or keep more shards",
 				v.Spec.Shards, need>>20, to.Name, limit>>20)
 		}
 	}
-	return cluster.Pass()
+	return ""
 }
 
 // balance returns the moves that divide the slots evenly among the wanted shards. Where they are divided by weight, it only empties
