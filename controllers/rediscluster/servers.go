@@ -52,9 +52,11 @@ func (s *silence) watch(pods []redis.Pod) {
 
 // note notes which step was taken.
 func (s *silence) note(step cluster.Step) {
-	switch step.(type) {
+	switch step := step.(type) {
 	case redis.Appoint, redis.Promote:
 		s.brief = true
+	case redis.End:
+		s.brief = s.brief || step.Former
 	}
 }
 

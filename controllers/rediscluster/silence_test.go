@@ -35,6 +35,8 @@ func TestAServerThatIsSilentIsNotWaitedForWhileThePrimaryChanges(t *testing.T) {
 		"another step was taken":               {[]cluster.Step{redis.Follow{}}, 2 * time.Second},
 		"a server was named":                   {[]cluster.Step{redis.Appoint{}}, silentTimeout},
 		"a server was promoted":                {[]cluster.Step{redis.Promote{}}, silentTimeout},
+		"a former primary is to end":           {[]cluster.Step{redis.End{Former: true}}, silentTimeout},
+		"a server that hangs is to end":        {[]cluster.Step{redis.End{}}, 2 * time.Second},
 		"another step was taken in between":    {[]cluster.Step{redis.Promote{}, redis.Follow{}}, silentTimeout},
 		"the servers were read after the step": {[]cluster.Step{redis.Promote{}, nil}, 2 * time.Second},
 	} {

@@ -21,7 +21,12 @@ import (
 // Where no server answers, it may be the operator that is cut off, and nothing is done.
 
 // End ends servers that hang, which would not end by themselves.
-type End struct{ Pods []PodRef }
+type End struct {
+	Pods []PodRef
+	// Former says that they are former primaries of the mode Replicated. Where they cannot be ended,
+	// clients find the new primary all the same.
+	Former bool
+}
 
 // ReasonEnd is the reason of End.
 const ReasonEnd = "EndingHungServers"
@@ -98,7 +103,7 @@ type Ending struct {
 func endUnresponsive(v *view) (cluster.Plan, bool) {
 	for i := range v.Pods {
 		p := &v.Pods[i]
-		step := End{[]PodRef{p.ref()}}
+		step := End{Pods: []PodRef{p.ref()}}
 		switch {
 		case !v.hangsAlone(p):
 		case p.HungFor > 0 && v.displaced(p):

@@ -6,7 +6,7 @@ import (
 )
 
 func TestNextEndsAReplacedPrimaryThatHangs(t *testing.T) {
-	end := func(name string) End { return End{[]PodRef{{name, "uid-" + name}}} }
+	end := func(name string) End { return End{Pods: []PodRef{{name, "uid-" + name}}} }
 	runRows(t, map[string]row{
 		"a primary that others have replaced is ended immediately": {
 			state: formed(), spoil: func(f *fixture) { f.replaced(11 * time.Second) },
@@ -71,7 +71,7 @@ func TestNextEndsAReplacedPrimaryThatHangs(t *testing.T) {
 }
 
 func TestNextEndsAServerThatHangsForLong(t *testing.T) {
-	end := func(name string) End { return End{[]PodRef{{name, "uid-" + name}}} }
+	end := func(name string) End { return End{Pods: []PodRef{{name, "uid-" + name}}} }
 	runRows(t, map[string]row{
 		"a replica is ended after a while": {
 			state: formed(), spoil: func(f *fixture) { f.standStill("c-1-1", hopeless) },

@@ -87,12 +87,12 @@ func TestChangesOfThePrimaryAreOneWriteAfterAnother(t *testing.T) {
 			"make c-0-2 copy c-0-1",
 		}},
 		"a former primary that hangs is ended before its label goes": {func(f *fixture) { f.replacedAfter(time.Hour) }, []string{
-			`label c-0-1 "primary"`, "end c-0-0", `label c-0-0 ""`,
+			"end c-0-0", `label c-0-0 "", c-0-1 "primary"`,
 		}},
 		"a former primary that hangs and has long to end is ended sooner": {func(f *fixture) {
 			f.replacedAfter(time.Hour)
 			f.pod("c-0-0").Deleting = true
-		}, []string{`label c-0-1 "primary"`, "end c-0-0", `label c-0-0 ""`}},
+		}, []string{"end c-0-0", `label c-0-0 "", c-0-1 "primary"`}},
 		"the last replica restarts": {func(f *fixture) {
 			f.Spec.Replicas, f.Sets[0].Replicas, f.Pods = 1, 2, f.Pods[:2]
 			f.pod("c-0-1").Outdated = true
@@ -111,6 +111,15 @@ func TestChangesOfThePrimaryAreOneWriteAfterAnother(t *testing.T) {
 				t.Error(diff)
 			}
 		})
+	}
+}
+
+func TestAFormerPrimaryThatCannotBeEndedDoesNotKeepClientsWaiting(t *testing.T) {
+	f := replicated()
+	f.replacedAfter(time.Hour)
+	p := Next(f.State)
+	if want := cluster.Step(AssignRoles{[]PodRole{{f.pod("c-0-1").ref(), RolePrimary}}}); p.Fallback == nil || cmp.Diff(want, p.Fallback.Step) != "" {
+		t.Errorf("%v: %+v", p.Step, p.Fallback)
 	}
 }
 

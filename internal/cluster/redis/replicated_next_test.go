@@ -164,11 +164,11 @@ func TestReplicatedNextGuardsWrites(t *testing.T) {
 
 func TestReplicatedNextEndsAReplacedPrimary(t *testing.T) {
 	runRows(t, map[string]replicatedRow{
-		"a primary that was replaced hangs": {func(f *fixture) { f.replacedAfter(time.Hour) }, `label c-0-1 "primary"|`},
+		"a primary that was replaced hangs": {func(f *fixture) { f.replacedAfter(time.Hour) }, "end c-0-0|"},
 		"a primary that was replaced hangs and is being deleted": {func(f *fixture) {
 			f.replacedAfter(time.Hour)
 			f.pod("c-0-0").Deleting = true
-		}, `label c-0-1 "primary"|`},
+		}, "end c-0-0|"},
 		"a primary that was replaced has been restarted": {func(f *fixture) { f.replacedAfter(8 * time.Second) }, `label c-0-0 "", c-0-1 "primary"|`},
 		"a primary that was replaced has died": {func(f *fixture) {
 			f.replacedAfter(time.Hour)

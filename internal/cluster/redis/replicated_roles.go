@@ -59,7 +59,7 @@ func endFormerPrimary(v *view) (cluster.Plan, bool) {
 	if leader == nil {
 		return cluster.Pass()
 	}
-	var step End
+	step := End{Former: true}
 	for i := range v.Pods {
 		if p := &v.Pods[i]; p != leader && v.isHungFormer(p) {
 			step.Pods = append(step.Pods, p.ref())
@@ -69,7 +69,7 @@ func endFormerPrimary(v *view) (cluster.Plan, bool) {
 		return cluster.Pass()
 	}
 	plan, ok := cluster.Do(step, "%s is the primary: going on, the former one would answer what clients have sent it", leader.Name)
-	plan.After = soon
+	plan.After = atOnce
 	return plan, ok
 }
 

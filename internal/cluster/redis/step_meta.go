@@ -23,7 +23,9 @@ func (AdmitReplicas) Meta() cluster.Meta {
 
 func (Failover) Meta() cluster.Meta { return cluster.Meta{Reason: ReasonFailover, HandsOver: true} }
 
-func (End) Meta() cluster.Meta { return cluster.Meta{Reason: ReasonEnd, Repair: true} }
+func (s End) Meta() cluster.Meta {
+	return cluster.Meta{Reason: ReasonEnd, Repair: true, NonBlocking: s.Former}
+}
 
 func (Elect) Meta() cluster.Meta {
 	return cluster.Meta{Reason: ReasonElect, Repair: true, HandsOver: true}
