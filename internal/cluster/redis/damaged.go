@@ -181,7 +181,7 @@ func (v *view) succeeded(head, from *Pod) bool {
 // refuseDamaged stops where a server cannot read its data and nobody is left to copy.
 func refuseDamaged(v *view) (cluster.Plan, bool) {
 	for shard, pods := range v.shards {
-		i := slices.IndexFunc(pods, (*Pod).damaged)
+		i := slices.IndexFunc(pods, func(p *Pod) bool { return p.damaged() })
 		switch {
 		case i < 0:
 			continue
