@@ -6,23 +6,13 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/quorate/quorate/api/v1alpha1"
+	"github.com/quorate/quorate/test/redistest"
 )
 
-func redisUser() *v1alpha1.RedisUser {
-	username := "app"
-	return &v1alpha1.RedisUser{ObjectMeta: metav1.ObjectMeta{Name: "carts-app"}, Spec: v1alpha1.RedisUserSpec{
-		ClusterName: "c", Username: &username,
-		Keys:     []v1alpha1.RedisKeys{{Pattern: "app:*", Access: v1alpha1.RedisReadWrite}, {Pattern: "in:*", Access: v1alpha1.RedisRead}, {Pattern: "out:*", Access: v1alpha1.RedisWrite}},
-		Channels: []v1alpha1.RedisPattern{"app:*"}, Categories: []v1alpha1.RedisCategory{"read", "write", "read"},
-		Commands: []v1alpha1.RedisCommand{"keys", "command"},
-	}}
-}
-
 func TestAnAccountMayDoWhatItsResourceAsksFor(t *testing.T) {
-	got := Account(redisUser(), "secret")
+	got := Account(redistest.User(), "secret")
 	mark := got.Selectors
 	got.Selectors = nil
 	want := User{
@@ -42,8 +32,8 @@ func TestAnAccountMayDoWhatItsResourceAsksFor(t *testing.T) {
 }
 
 func TestWhatAServerTellsOfAnAccount(t *testing.T) {
-	want := Account(redisUser(), "secret")
-	other := redisUser()
+	want := Account(redistest.User(), "secret")
+	other := redistest.User()
 	other.Spec.Commands = nil
 	retold, less := want, Account(other, "secret")
 	retold.Commands = []string{"-@all", "+@hash", "+get"}
@@ -57,7 +47,7 @@ func TestWhatAServerTellsOfAnAccount(t *testing.T) {
 		"in other words, by an old one":  {retold, seven, true},
 		"in other words, by a newer one": {retold, eight, false},
 		"what was asked for before":      {less, seven, false},
-		"another password":               {Account(redisUser(), "other"), seven, false},
+		"another password":               {Account(redistest.User(), "other"), seven, false},
 	} {
 		t.Run(name, func(t *testing.T) {
 			if got := tc.have.IsAccount(want, tc.software); got != tc.is {
@@ -68,7 +58,7 @@ func TestWhatAServerTellsOfAnAccount(t *testing.T) {
 }
 
 func TestServersHaveTheAccountsOfTheOthers(t *testing.T) {
-	app := Account(redisUser(), "secret")
+	app := Account(redistest.User(), "secret")
 	claims := map[string]AccountClaim{"carts-app": {"app", true}}
 	for name, tc := range map[string]struct {
 		accounts map[string]AccountClaim

@@ -6,13 +6,14 @@ import (
 	"testing"
 
 	"github.com/quorate/quorate/api/v1alpha1"
+	"github.com/quorate/quorate/test/redistest"
 )
 
 // TestNobodyElseFailsOver: of two who have a replica take over, one cancels what the other has begun (Valkey issue 3996). So servers
 // are not to do so when they end, whether by themselves or by a hook of their container, which only waits.
 func TestNobodyElseFailsOver(t *testing.T) {
 	for engine, version := range map[v1alpha1.RedisEngine]string{v1alpha1.EngineRedis: "8.0.2", v1alpha1.EngineValkey: "9.1.2"} {
-		b := testBuilder(testCluster(engine, version))
+		b := testBuilder(redistest.Cluster(engine, version))
 		set, err := b.Set(0, nil)
 		if err != nil {
 			t.Fatal(err)

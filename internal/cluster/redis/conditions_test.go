@@ -9,6 +9,8 @@ import (
 
 	"github.com/quorate/quorate/api/v1alpha1"
 	"github.com/quorate/quorate/internal/cluster"
+	"github.com/quorate/quorate/test/redistest"
+	"github.com/quorate/quorate/test/rows"
 )
 
 // conditionsRow is a state, or an error, and the conditions that tell it.
@@ -22,7 +24,7 @@ type conditionsRow struct {
 // result has the status and the reason of each condition.
 type result map[string]string
 
-func (r conditionsRow) check(t *testing.T) {
+func (r conditionsRow) Check(t *testing.T) {
 	t.Helper()
 	if r.spoil != nil {
 		r.spoil(r.state)
@@ -40,7 +42,7 @@ func (r conditionsRow) check(t *testing.T) {
 }
 
 func TestConditionsOfRunningServers(t *testing.T) {
-	runRows(t, map[string]conditionsRow{
+	rows.Run(t, map[string]conditionsRow{
 		"settled": {
 			state: formed(),
 			want: result{
@@ -85,7 +87,7 @@ func TestConditionsOfRunningServers(t *testing.T) {
 }
 
 func TestConditionsOfAPlan(t *testing.T) {
-	runRows(t, map[string]conditionsRow{
+	rows.Run(t, map[string]conditionsRow{
 		"not formed yet": {
 			state: fresh(),
 			want: result{
@@ -154,7 +156,7 @@ func TestStatusHoldsNothingThatMoves(t *testing.T) {
 
 // Whoever writes must not be led to replicas, also while only they are reached from outside.
 func TestConnectionFromOutsideLeadsToThePrimary(t *testing.T) {
-	c := testCluster(v1alpha1.EngineRedis, "8.0.2")
+	c := redistest.Cluster(v1alpha1.EngineRedis, "8.0.2")
 	c.Spec.Mode = ptr.To(v1alpha1.RedisReplicated)
 	doors := []Door{
 		{Pod: "carts-primary", Problem: "no load balancer yet"},
@@ -170,7 +172,7 @@ func TestConnectionFromOutsideLeadsToThePrimary(t *testing.T) {
 }
 
 func TestConnection(t *testing.T) {
-	c := testCluster(v1alpha1.EngineValkey, "9.1.2")
+	c := redistest.Cluster(v1alpha1.EngineValkey, "9.1.2")
 	got := Connection(c, "cluster.local", UserDefault, "p@ss:word/", []byte("ca"), nil)
 	for key, want := range map[string]string{
 		"type": "redis", "provider": "valkey", "host": "carts-client.shop.svc.cluster.local", "port": "6379", "username": "default",

@@ -12,6 +12,7 @@ import (
 
 	"github.com/quorate/quorate/api/v1alpha1"
 	"github.com/quorate/quorate/internal/cluster"
+	"github.com/quorate/quorate/test/redistest"
 )
 
 // fuzzSoftware is what servers run.
@@ -49,7 +50,7 @@ func FuzzConfig(f *testing.F) {
 	}
 	f.Fuzz(func(t *testing.T, key, value, password, host string, software uint8) {
 		s := fuzzSoftware[int(software)%len(fuzzSoftware)]
-		c := testCluster(s.engine, s.version)
+		c := redistest.Cluster(s.engine, s.version)
 		before, err := lines(t, c, "secret", "host")
 		if err != nil {
 			t.Fatal(err)

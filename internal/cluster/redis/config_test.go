@@ -2,15 +2,11 @@ package redis
 
 import (
 	"errors"
-	"flag"
-	"os"
-	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
 	"time"
 
-	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -20,21 +16,10 @@ import (
 	"github.com/quorate/quorate/api/v1alpha1"
 	"github.com/quorate/quorate/internal/cluster"
 	"github.com/quorate/quorate/internal/cluster/kube"
+	"github.com/quorate/quorate/test/golden"
 	"github.com/quorate/quorate/test/lockdown"
+	"github.com/quorate/quorate/test/redistest"
 )
-
-var update = flag.Bool("update", false, "write the golden files")
-
-func testCluster(engine v1alpha1.RedisEngine, version string) *v1alpha1.RedisCluster {
-	c := &v1alpha1.RedisCluster{
-		ObjectMeta: metav1.ObjectMeta{Name: "carts", Namespace: "shop", UID: "u"},
-		Spec: v1alpha1.RedisClusterSpec{
-			Engine: &engine, Version: version, Shards: 3, ReplicasPerShard: ptr.To(int32(1)),
-			Storage: &v1alpha1.StorageSpec{Size: resource.MustParse("1Gi")},
-		},
-	}
-	return c
-}
 
 func TestConfigIsWhatItWas(t *testing.T) {
 	full := &v1alpha1.RedisConfig{
@@ -58,7 +43,7 @@ func TestConfigIsWhatItWas(t *testing.T) {
 	}
 	for name, tc := range tests {
 		t.Run(name, func(t *testing.T) {
-			c := testCluster(tc.engine, tc.version)
+			c := redistest.Cluster(tc.engine, tc.version)
 			c.Spec.Config = tc.config
 			if tc.plain {
 				c.Spec.TLS = &v1alpha1.TLSSpec{Mode: ptr.To(v1alpha1.TLSDisabled)}
@@ -74,25 +59,8 @@ func TestConfigIsWhatItWas(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			golden(t, name+".conf", got)
+			golden.Check(t, name+".conf", got)
 		})
-	}
-}
-
-func golden(t *testing.T, name, got string) {
-	t.Helper()
-	path := filepath.Join("testdata", name)
-	if *update {
-		if err := os.WriteFile(path, []byte(got), 0o600); err != nil {
-			t.Fatal(err)
-		}
-	}
-	want, err := os.ReadFile(path)
-	if err != nil {
-		t.Fatalf("%v (write it with -update)", err)
-	}
-	if diff := cmp.Diff(string(want), got); diff != "" {
-		t.Errorf("%s (-want +got):\n%s", name, diff)
 	}
 }
 
@@ -121,7 +89,7 @@ func TestConfigRefuses(t *testing.T) {
 	}
 	for name, tc := range tests {
 		t.Run(name, func(t *testing.T) {
-			c := testCluster(v1alpha1.EngineRedis, "8.0.2")
+			c := redistest.Cluster(v1alpha1.EngineRedis, "8.0.2")
 			c.Spec.Config = &v1alpha1.RedisConfig{Extra: map[string]v1alpha1.ConfigValue{tc.key: v1alpha1.ConfigValue(tc.value)}}
 			_, err := Config(&c.Spec)
 			var refusal cluster.Refusal
@@ -166,7 +134,7 @@ func TestOwnedConfigKeys(t *testing.T) {
 	if !slices.IsSorted(OwnedConfigKeys) {
 		t.Error("OwnedConfigKeys are not sorted")
 	}
-	common, err := Config(&testCluster(v1alpha1.EngineRedis, "8.0.2").Spec)
+	common, err := Config(&redistest.Cluster(v1alpha1.EngineRedis, "8.0.2").Spec)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -230,7 +198,7 @@ func TestPodsOfServersAreLockedDown(t *testing.T) {
 		},
 		"from a registry": func(_ *v1alpha1.RedisCluster, b *Builder) { b.Registry = "registry.example.com:5000/copies" },
 	} {
-		c := testCluster(v1alpha1.EngineRedis, "8.0.2")
+		c := redistest.Cluster(v1alpha1.EngineRedis, "8.0.2")
 		b := testBuilder(c)
 		change(c, &b)
 		tpl, err := b.Template(0)
@@ -258,7 +226,7 @@ func hashOf(t *testing.T, b Builder) string {
 
 // TestAnOperatorUpgradeRestartsNoPod pins that the template's hash does not depend on the operator's own image.
 func TestAnOperatorUpgradeRestartsNoPod(t *testing.T) {
-	before := testBuilder(testCluster(v1alpha1.EngineRedis, "8.0.2"))
+	before := testBuilder(redistest.Cluster(v1alpha1.EngineRedis, "8.0.2"))
 	after := before
 	after.AgentImage = "quorate:2"
 	if hashOf(t, before) != hashOf(t, after) {
@@ -269,11 +237,11 @@ func TestAnOperatorUpgradeRestartsNoPod(t *testing.T) {
 // The hash of a given specification is part of the contract between releases: if it changes, an operator upgrade
 // restarts every server of every cluster. Change it only with a reason for the release notes.
 func TestTheHashOfARelease(t *testing.T) {
-	golden(t, "template-hash", hashOf(t, testBuilder(testCluster(v1alpha1.EngineRedis, "8.0.2")))+"\n")
+	golden.Check(t, "template-hash", hashOf(t, testBuilder(redistest.Cluster(v1alpha1.EngineRedis, "8.0.2")))+"\n")
 }
 
 func TestWhatNeedsARestartChangesTheHash(t *testing.T) {
-	base := hashOf(t, testBuilder(testCluster(v1alpha1.EngineRedis, "8.0.2")))
+	base := hashOf(t, testBuilder(redistest.Cluster(v1alpha1.EngineRedis, "8.0.2")))
 	changes := map[string]func(c *v1alpha1.RedisCluster){
 		"the version": func(c *v1alpha1.RedisCluster) { c.Spec.Version = "8.0.3" },
 		"the image":   func(c *v1alpha1.RedisCluster) { c.Spec.Image = ptr.To("example.com/redis:1") },
@@ -287,7 +255,7 @@ func TestWhatNeedsARestartChangesTheHash(t *testing.T) {
 	}
 	for name, change := range changes {
 		t.Run(name, func(t *testing.T) {
-			c := testCluster(v1alpha1.EngineRedis, "8.0.2")
+			c := redistest.Cluster(v1alpha1.EngineRedis, "8.0.2")
 			change(c)
 			if hashOf(t, testBuilder(c)) == base {
 				t.Errorf("%s does not change the hash", name)

@@ -3,10 +3,12 @@ package redis
 import (
 	"testing"
 	"time"
+
+	"github.com/quorate/quorate/test/rows"
 )
 
 func TestNextReplacesDamagedData(t *testing.T) {
-	runRows(t, map[string]row{
+	rows.Run(t, map[string]row{
 		"a replica that cannot read its data begins with an empty disk": {
 			state: formed(), spoil: damage("c-1-1"), step: replaced("c-1-1"),
 			message: "c-1-1 cannot start from its data (" + damageWords + "), and c-1-0 has all of it: it begins anew as a replica",
@@ -48,7 +50,7 @@ func TestNextReplacesDamagedData(t *testing.T) {
 }
 
 func TestNextKeepsDamagedDataWithoutProofOfAnother(t *testing.T) {
-	runRows(t, map[string]row{
+	rows.Run(t, map[string]row{
 		"a primary that comes back and claims slots that others give to no server has no data for them": {
 			state: formed(), spoil: and(damage("c-1-1"), func(f *fixture) {
 				for _, other := range []string{"c-0-0", "c-0-1", "c-2-0", "c-2-1"} {
@@ -91,7 +93,7 @@ func TestNextKeepsDamagedDataWithoutProofOfAnother(t *testing.T) {
 }
 
 func TestNextLeavesDamagedDataToAHuman(t *testing.T) {
-	runRows(t, map[string]row{
+	rows.Run(t, map[string]row{
 		"where there is no other shard, a human decides": {
 			state: single(), spoil: damage("c-0-1"), reason: ReasonDamaged, stalled: true,
 			message: "c-0-1 cannot start from its data (" + damageWords + "), and no other shard can tell that c-0-0, which says that it is the primary, has been it since: " +

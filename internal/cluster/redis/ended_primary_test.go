@@ -3,11 +3,13 @@ package redis
 import (
 	"testing"
 	"time"
+
+	"github.com/quorate/quorate/test/rows"
 )
 
 func TestNextWaitsForAPrimaryThatIsStartedAgain(t *testing.T) {
 	elected := Elect{1, id("c-1-0"), "c-1-1"}
-	runRows(t, map[string]row{
+	rows.Run(t, map[string]row{
 		"a primary that has ended is waited for while Kubernetes is about to start it again": {
 			state: formed(), spoil: func(f *fixture) { f.end("c-1-0") }, reason: ReasonUnreachable,
 		},
@@ -88,7 +90,7 @@ func TestNextWaitsForAPrimaryThatIsStartedAgain(t *testing.T) {
 
 func TestNextElectsWhoHasEverything(t *testing.T) {
 	elected := Elect{1, id("c-1-0"), "c-1-1"}
-	runRows(t, map[string]row{
+	rows.Run(t, map[string]row{
 		"no replica is elected while one is connected to the primary": {
 			state: replacing(formed()), spoil: func(f *fixture) { f.end("c-1-0"); f.pod("c-1-1").Node.LinkUp = true }, reason: ReasonUnreachable,
 		},

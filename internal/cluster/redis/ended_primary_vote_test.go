@@ -3,10 +3,12 @@ package redis
 import (
 	"testing"
 	"time"
+
+	"github.com/quorate/quorate/test/rows"
 )
 
 func TestNextElectsNobodyWhileSlotsMove(t *testing.T) {
-	runRows(t, map[string]row{
+	rows.Run(t, map[string]row{
 		"no replica is elected while slots are on their way": {
 			state: replacing(formed()), spoil: func(f *fixture) { f.open("c-0-0", Slots{{7, 7}}, "c-1-0", false); f.end("c-1-0") }, reason: ReasonUnreachable,
 		},
@@ -34,7 +36,7 @@ func TestNextElectsNobodyWhileSlotsMove(t *testing.T) {
 
 func TestNextLeavesTheVoteToTheServers(t *testing.T) {
 	elected := Elect{1, id("c-1-0"), "c-1-1"}
-	runRows(t, map[string]row{
+	rows.Run(t, map[string]row{
 		"the servers elect when they have agreed that the primary failed": {
 			state: replacing(formed()), spoil: func(f *fixture) {
 				f.end("c-1-0")

@@ -5,6 +5,8 @@ import (
 	"slices"
 	"testing"
 	"time"
+
+	"github.com/quorate/quorate/test/rows"
 )
 
 func TestNextMovesServersToExternalAddresses(t *testing.T) {
@@ -15,7 +17,7 @@ func TestNextMovesServersToExternalAddresses(t *testing.T) {
 		}}
 	}
 	pod := func(name string) *Pod { return opened().pod(name) }
-	runRows(t, map[string]row{
+	rows.Run(t, map[string]row{
 		"servers that announce what they are to announce are left alone":            {state: announcing()},
 		"servers that are reached from outside where they are to be are left alone": {state: entered()},
 		"servers that are to be reached elsewhere move one by one, replicas first": {
@@ -84,7 +86,7 @@ func TestNextMovesServersToExternalAddresses(t *testing.T) {
 }
 
 func TestNextAnnouncesAnotherHost(t *testing.T) {
-	runRows(t, map[string]row{
+	rows.Run(t, map[string]row{
 		"a host alone is changed everywhere at once": {
 			state: announcing(), spoil: func(f *fixture) {
 				for _, name := range []string{"c-0-0", "c-2-1"} {
@@ -120,7 +122,7 @@ func TestNextAnnouncesAnotherHost(t *testing.T) {
 }
 
 func TestNextWithdrawsUnusedServices(t *testing.T) {
-	runRows(t, map[string]row{
+	rows.Run(t, map[string]row{
 		"Services that are not asked for any more go": {
 			state: announcing(), spoil: func(f *fixture) {
 				f.Exposed = append(unused(now.Add(-time.Hour)), Exposure{Name: "c-0-1-external", Pod: "c-0-1", Wanted: true})

@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"testing"
 	"time"
+
+	"github.com/quorate/quorate/test/rows"
 )
 
 // balancers is a settled cluster whose servers are reached at load balancers of their own, and whose pods are on three nodes.
@@ -61,7 +63,7 @@ func enlarged() *fixture {
 func TestNextHandsOverToReplicasInReachOfClients(t *testing.T) {
 	outdate := func(f *fixture) { f.pod("c-0-0").Outdated = true }
 	over := Failover{0, "c-0-0", "c-0-1"}
-	runRows(t, map[string]row{
+	rows.Run(t, map[string]row{
 		"a cluster behind load balancers is left alone": {state: balancers()},
 		"a replica that is reached from outside takes over": {
 			state: balancers(), spoil: outdate, step: over,
@@ -103,7 +105,7 @@ func TestNextHandsOverToReplicasInReachOfClients(t *testing.T) {
 }
 
 func TestNextMovesPrimariesWithinReachOfClients(t *testing.T) {
-	runRows(t, map[string]row{
+	rows.Run(t, map[string]row{
 		"a primary that leaves waits": {
 			state: balancers(), spoil: func(f *fixture) {
 				p := f.withThird()
@@ -159,7 +161,7 @@ func TestNextMovesSlotsToShardsInReachOfClients(t *testing.T) {
 		}
 		return step
 	}
-	runRows(t, map[string]row{
+	rows.Run(t, map[string]row{
 		"a new shard gets slots": {state: enlarged(), step: moves(enlarged())},
 		"a new shard gets no slots before it is reached from outside": {
 			state: enlarged(), spoil: func(f *fixture) { f.noBalancer("c-3-0") }, reason: ReasonExternal,

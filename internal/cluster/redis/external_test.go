@@ -8,6 +8,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/quorate/quorate/api/v1alpha1"
+	"github.com/quorate/quorate/test/redistest"
 )
 
 // announcing is a settled cluster whose servers announce what they are to announce: their pods.
@@ -114,7 +115,7 @@ func TestEndpointsOutside(t *testing.T) {
 	if diff := cmp.Diff(want, Endpoints(doors)); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
 	}
-	got := Connection(testCluster(v1alpha1.EngineValkey, "9.1.2"), "cluster.local", UserDefault, "secret", nil, doors)
+	got := Connection(redistest.Cluster(v1alpha1.EngineValkey, "9.1.2"), "cluster.local", UserDefault, "secret", nil, doors)
 	if string(got["external-nodes"]) != "lb.example.com:6379,10.1.1.1:31010" || string(got["external-uri"]) != "rediss://default:secret@lb.example.com:6379" {
 		t.Errorf("external-nodes %s, external-uri %s", got["external-nodes"], got["external-uri"])
 	}

@@ -71,7 +71,7 @@ func TestServersOfAnotherClusterAreParted(t *testing.T) {
 			state: formed(), spoil: func(f *fixture) { f.lostTo(""); f.Spec.AssignEmpty = true }, reason: ReasonForeign, message: "which answers and is the server of no pod",
 		},
 	} {
-		t.Run(name, tc.check)
+		t.Run(name, tc.Check)
 	}
 }
 

@@ -85,7 +85,7 @@ type handOverRow struct {
 	ends bool
 }
 
-func (r handOverRow) check(t *testing.T) {
+func (r handOverRow) Check(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		var told []string
@@ -156,7 +156,7 @@ func TestWritesAreHeldUntilAHandOverIsDecided(t *testing.T) {
 			heir: part{failover: redis.ErrUndecided, leads: never}, told: []string{"hold for 20s", "release after 5s"}, fails: "c-0-0 stays the primary",
 		},
 	} {
-		t.Run(name, r.check)
+		t.Run(name, r.Check)
 	}
 }
 
@@ -204,6 +204,6 @@ func TestWritesAreReleasedWhenAServerHangs(t *testing.T) {
 			heir: part{failover: redis.ErrUndecided}, former: part{hold: errSilent}, told: []string{"hold for 20s", "uphold", "release after 3s"}, fails: "cannot be told to hold",
 		},
 	} {
-		t.Run(name, r.check)
+		t.Run(name, r.Check)
 	}
 }

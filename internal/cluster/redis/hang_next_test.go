@@ -3,11 +3,13 @@ package redis
 import (
 	"testing"
 	"time"
+
+	"github.com/quorate/quorate/test/rows"
 )
 
 func TestNextEndsAReplacedPrimaryThatHangs(t *testing.T) {
 	end := func(name string) End { return End{Pods: []PodRef{{name, "uid-" + name}}} }
-	runRows(t, map[string]row{
+	rows.Run(t, map[string]row{
 		"a primary that others have replaced is ended immediately": {
 			state: formed(), spoil: func(f *fixture) { f.replaced(11 * time.Second) },
 			step: end("c-0-0"), message: "c-0-0 hangs, and others own its slots by now",
@@ -72,7 +74,7 @@ func TestNextEndsAReplacedPrimaryThatHangs(t *testing.T) {
 
 func TestNextEndsAServerThatHangsForLong(t *testing.T) {
 	end := func(name string) End { return End{Pods: []PodRef{{name, "uid-" + name}}} }
-	runRows(t, map[string]row{
+	rows.Run(t, map[string]row{
 		"a replica is ended after a while": {
 			state: formed(), spoil: func(f *fixture) { f.standStill("c-1-1", hopeless) },
 			step: end("c-1-1"), message: "c-1-1 takes connections and has answered none for 1m30s, and nobody else hears of it",

@@ -186,6 +186,6 @@ func TestAServerThatHungAndEndedIsAwaited(t *testing.T) {
 		"and is not":              {state: single(), spoil: func(f *fixture) { gone(f, 30*time.Second) }, step: succeeds},
 		"a pod that did not hang": {state: single(), spoil: func(f *fixture) { gone(f, time.Second); f.Ended = nil }, step: succeeds},
 	} {
-		t.Run(name, tc.check)
+		t.Run(name, tc.Check)
 	}
 }

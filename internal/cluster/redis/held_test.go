@@ -42,6 +42,6 @@ func TestWhatAStartGateRefusesIsSaid(t *testing.T) {
 		},
 	} {
 		r.message = " cannot start: " + refusal
-		t.Run(name, r.check)
+		t.Run(name, r.Check)
 	}
 }

@@ -11,6 +11,7 @@ import (
 	"k8s.io/utils/ptr"
 
 	"github.com/quorate/quorate/api/v1alpha1"
+	"github.com/quorate/quorate/test/redistest"
 )
 
 func TestValuesAreComparedInTheFormOfTheServers(t *testing.T) {
@@ -60,7 +61,7 @@ func TestEveryParameterOfOursIsComparedOrCannotChange(t *testing.T) {
 		"tls-cert-file", "tls-key-file", "tls-ca-cert-file", // reloadCertificates.
 	}
 	for _, mode := range []v1alpha1.RedisMode{v1alpha1.RedisSharded, v1alpha1.RedisReplicated} {
-		c := testCluster(v1alpha1.EngineValkey, "8.1.1")
+		c := redistest.Cluster(v1alpha1.EngineValkey, "8.1.1")
 		c.Spec.Mode = ptr.To(mode)
 		lines, err := settings(&c.Spec)
 		if err != nil {
@@ -117,12 +118,12 @@ func TestOneServerOfAShardWritesItsLogAgainAtATime(t *testing.T) {
 			state: formed(), spoil: func(f *fixture) { off("c-0-0", "c-0-1")(f); f.pod("c-0-0").Node.Loading = true }, step: on("c-0-1"),
 		},
 	} {
-		t.Run(name, tc.check)
+		t.Run(name, tc.Check)
 	}
 }
 
 func TestWhatIsSetInRunningServers(t *testing.T) {
-	c := testCluster(v1alpha1.EngineRedis, "8.0.2")
+	c := redistest.Cluster(v1alpha1.EngineRedis, "8.0.2")
 	hash := hashOf(t, testBuilder(c))
 	got, err := LiveConfig(&c.Spec)
 	if err != nil {
@@ -208,6 +209,6 @@ func TestServersAreConfigured(t *testing.T) {
 			state: formed(), spoil: func(f *fixture) { differ(f); f.pod("c-0-1").Node.Config = nil },
 		},
 	} {
-		t.Run(name, tc.check)
+		t.Run(name, tc.Check)
 	}
 }

@@ -1,9 +1,13 @@
 package redis
 
-import "testing"
+import (
+	"testing"
+
+	"github.com/quorate/quorate/test/rows"
+)
 
 func TestMaxMemoryIsDerived(t *testing.T) {
-	runRows(t, map[string]row{
+	rows.Run(t, map[string]row{
 		"a server that has what it is to have": {state: limited1Gi()},
 		"a server that has no maxmemory yet gets it": {
 			state: limited1Gi(), spoil: func(f *fixture) { f.has("c-0-0", "0", "1048576") },
@@ -61,7 +65,7 @@ func TestMaxMemoryIsDerived(t *testing.T) {
 }
 
 func TestMaxMemoryFollowsTheSpecification(t *testing.T) {
-	runRows(t, map[string]row{
+	rows.Run(t, map[string]row{
 		"a cache does as it is asked to": {
 			state: limited1Gi(), spoil: func(f *fixture) {
 				f.Spec.Live["maxmemory-policy"], f.Spec.Live[maxMemory] = "allkeys-lru", "104857600"

@@ -14,6 +14,7 @@ import (
 
 	"github.com/quorate/quorate/api/v1alpha1"
 	"github.com/quorate/quorate/internal/cluster"
+	"github.com/quorate/quorate/test/redistest"
 )
 
 func TestWhatFollowsFromTheLimitOfMemory(t *testing.T) {
@@ -53,7 +54,7 @@ func TestServersStartWithMaxMemoryOnlyAsACache(t *testing.T) {
 		"a derived cache":   {resources: limits, config: &v1alpha1.RedisConfig{MaxMemoryPolicy: ptr.To("allkeys-lfu")}},
 		"only what expires": {limits, &v1alpha1.RedisConfig{MaxMemory: ptr.To(resource.MustParse("100Mi")), MaxMemoryPolicy: ptr.To("volatile-lru")}, false, "104857600"},
 	} {
-		c := testCluster(v1alpha1.EngineRedis, "8.0.2")
+		c := redistest.Cluster(v1alpha1.EngineRedis, "8.0.2")
 		c.Spec.Resources, c.Spec.Config = tc.resources, tc.config
 		file, err := Config(&c.Spec)
 		if err != nil {

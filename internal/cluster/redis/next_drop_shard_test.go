@@ -3,10 +3,12 @@ package redis
 import (
 	"testing"
 	"time"
+
+	"github.com/quorate/quorate/test/rows"
 )
 
 func TestNextDropsShardsWithoutSlots(t *testing.T) {
-	runRows(t, map[string]row{
+	rows.Run(t, map[string]row{
 		"a shard that has given everything away goes": {
 			state: formed(), spoil: func(f *fixture) { f.shardToDrop(); f.idleFor(courtesy) },
 			step: DropShard{3, "set-3"}, reason: ReasonDropShard,

@@ -3,10 +3,12 @@ package redis
 import (
 	"testing"
 	"time"
+
+	"github.com/quorate/quorate/test/rows"
 )
 
 func TestNextElectsTheReplicaOfALostPrimary(t *testing.T) {
-	runRows(t, map[string]row{
+	rows.Run(t, map[string]row{
 		"an empty node does not get in the way of an election": {
 			state: formed(), spoil: func(f *fixture) { f.loseDisk("c-1-0") },
 			reason: ReasonElection,
@@ -73,7 +75,7 @@ func TestNextElectsTheReplicaOfALostPrimary(t *testing.T) {
 }
 
 func TestNextReplacesAPrimaryThatCameBackEmpty(t *testing.T) {
-	runRows(t, map[string]row{
+	rows.Run(t, map[string]row{
 		"a primary that came back empty in place is deposed": {
 			state: formed(), spoil: func(f *fixture) {
 				f.emptyInPlace()
@@ -116,7 +118,7 @@ func TestNextReplacesAPrimaryThatCameBackEmpty(t *testing.T) {
 }
 
 func TestNextWaitsForAPrimaryOnALostNode(t *testing.T) {
-	runRows(t, map[string]row{
+	rows.Run(t, map[string]row{
 		"a primary on a lost node is replaced by a replica of its own accord": {
 			state: formed(), spoil: func(f *fixture) { f.silence("c-1-0", 10*time.Second, true) }, reason: ReasonUnreachable,
 		},
@@ -159,7 +161,7 @@ func TestNextWaitsForAPrimaryOnALostNode(t *testing.T) {
 }
 
 func TestNextAdmitsReplicas(t *testing.T) {
-	runRows(t, map[string]row{
+	rows.Run(t, map[string]row{
 		"a primary that started empty and restarted in place admits replicas again": {
 			state: formed(), spoil: func(f *fixture) {
 				f.pod("c-1-0").Node.Admits, f.pod("c-1-1").Node.LinkUp = AdmitsNobody, false

@@ -3,10 +3,12 @@ package redis
 import (
 	"testing"
 	"time"
+
+	"github.com/quorate/quorate/test/rows"
 )
 
 func TestNextFormsANewCluster(t *testing.T) {
-	runRows(t, map[string]row{
+	rows.Run(t, map[string]row{
 		"fresh nodes get epochs first": {
 			state: fresh(),
 			step: SetConfigEpochs{[]NodeEpoch{
@@ -47,7 +49,7 @@ func TestNextFormsANewCluster(t *testing.T) {
 }
 
 func TestNextKeepsClaimsThatMayHoldData(t *testing.T) {
-	runRows(t, map[string]row{
+	rows.Run(t, map[string]row{
 		"a settled cluster does not mind a claim that no pod has": {
 			state: formed(), spoil: func(f *fixture) { f.Claims = []Claim{{Name: "data-c-1-2", Shard: 1, Ordinal: 2}} },
 		},
@@ -84,7 +86,7 @@ func TestNextKeepsClaimsThatMayHoldData(t *testing.T) {
 }
 
 func TestNextServesSlotsWithoutAnOwner(t *testing.T) {
-	runRows(t, map[string]row{
+	rows.Run(t, map[string]row{
 		"slots without an owner are not assigned once there are replicas": {
 			state: formed(), spoil: func(f *fixture) { f.disown("c-1-0") },
 			reason: ReasonSlotsUnassigned, stalled: true,
@@ -139,7 +141,7 @@ func TestNextServesSlotsWithoutAnOwner(t *testing.T) {
 }
 
 func TestNextIntroducesServers(t *testing.T) {
-	runRows(t, map[string]row{
+	rows.Run(t, map[string]row{
 		"a replica of another shard is brought home": {
 			state: formed(), spoil: func(f *fixture) {
 				f.views(id("c-2-1"), func(p *Peer) { p.PrimaryID = id("c-0-0") })
@@ -206,7 +208,7 @@ func TestNextIntroducesServers(t *testing.T) {
 }
 
 func TestNextForgetsDeadNodes(t *testing.T) {
-	runRows(t, map[string]row{
+	rows.Run(t, map[string]row{
 		"a dead node without slots and replicas is forgotten": {
 			state: formed(), spoil: ghostOfReplica,
 			step: Forget{"ghost", []string{"c-0-0", "c-0-1", "c-1-0", "c-1-1", "c-2-0", "c-2-1"}},

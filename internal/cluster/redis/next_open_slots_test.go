@@ -3,10 +3,12 @@ package redis
 import (
 	"testing"
 	"time"
+
+	"github.com/quorate/quorate/test/rows"
 )
 
 func TestNextCompletesMovesOfSlots(t *testing.T) {
-	runRows(t, map[string]row{
+	rows.Run(t, map[string]row{
 		"a slot that is open is moved to the end, wherever it is to be": {
 			state: formed(), spoil: func(f *fixture) {
 				f.open("c-0-0", Slots{{7, 8}}, "c-1-0", false)
@@ -78,7 +80,7 @@ func TestNextCompletesMovesOfSlots(t *testing.T) {
 }
 
 func TestNextOpensSlotsAfterAFailover(t *testing.T) {
-	runRows(t, map[string]row{
+	rows.Run(t, map[string]row{
 		"the new primary opens the slots that another shard awaits, whichever servers are missing": {
 			state: formed(), spoil: func(f *fixture) {
 				f.open("c-0-0", Slots{{7, 7}}, "c-1-0", false)
@@ -110,7 +112,7 @@ func TestNextOpensSlotsAfterAFailover(t *testing.T) {
 }
 
 func TestNextClosesSlotsThatDoNotMove(t *testing.T) {
-	runRows(t, map[string]row{
+	rows.Run(t, map[string]row{
 		"slots are not on their way within a shard": {
 			state: formed(), spoil: func(f *fixture) {
 				f.views(id("c-0-1"), func(peer *Peer) { peer.Replica, peer.PrimaryID = false, "" })
@@ -144,7 +146,7 @@ func TestNextClosesSlotsThatDoNotMove(t *testing.T) {
 }
 
 func TestNextGivesAShardOneOwner(t *testing.T) {
-	runRows(t, map[string]row{
+	rows.Run(t, map[string]row{
 		"the primary of a shard without slots is replaced by its replica": {
 			state: formed(), spoil: func(f *fixture) {
 				f.grow()

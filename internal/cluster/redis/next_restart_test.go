@@ -3,10 +3,12 @@ package redis
 import (
 	"testing"
 	"time"
+
+	"github.com/quorate/quorate/test/rows"
 )
 
 func TestNextRestartsOutdatedReplicas(t *testing.T) {
-	runRows(t, map[string]row{
+	rows.Run(t, map[string]row{
 		"the first replica to be restarted has to prove the new template alone": {
 			state: formed(), spoil: outdate,
 			step: Restart{Cause: ReasonRestart, Pods: []PodRef{{"c-0-1", "uid-c-0-1"}}},
@@ -88,7 +90,7 @@ func TestNextRestartsOutdatedReplicas(t *testing.T) {
 }
 
 func TestNextHandsOverOutdatedPrimaries(t *testing.T) {
-	runRows(t, map[string]row{
+	rows.Run(t, map[string]row{
 		"an outdated primary hands over": {
 			state: formed(), spoil: func(f *fixture) { f.pod("c-1-0").Outdated = true },
 			step: Failover{1, "c-1-0", "c-1-1"},
@@ -121,7 +123,7 @@ func TestNextHandsOverOutdatedPrimaries(t *testing.T) {
 }
 
 func TestNextReplacesStuckPods(t *testing.T) {
-	runRows(t, map[string]row{
+	rows.Run(t, map[string]row{
 		"a pod that cannot start is replaced when it is outdated": {
 			state: formed(), spoil: func(f *fixture) {
 				p := f.pod("c-1-1")

@@ -1,9 +1,13 @@
 package redis
 
-import "testing"
+import (
+	"testing"
+
+	"github.com/quorate/quorate/test/rows"
+)
 
 func TestNextIsSettledWhenAllServersAgree(t *testing.T) {
-	runRows(t, map[string]row{
+	rows.Run(t, map[string]row{
 		"a settled cluster is left alone": {state: formed()},
 		"a cluster is not settled while a server does not agree": {
 			state: formed(), spoil: func(f *fixture) { f.pod("c-2-1").Node.Peers[0].Slots = nil }, reason: ReasonGossip,
@@ -50,7 +54,7 @@ func TestNextIsSettledWhenAllServersAgree(t *testing.T) {
 }
 
 func TestNextBlocksEvictionsWhileReplicasSync(t *testing.T) {
-	runRows(t, map[string]row{
+	rows.Run(t, map[string]row{
 		"evictions are kept from shards with ready replicas that are not in sync, all at once": {
 			state: formed(), spoil: func(f *fixture) {
 				f.pod("c-1-1").Node.LinkUp, f.pod("c-2-1").Node.LinkUp = false, false

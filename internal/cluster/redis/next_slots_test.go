@@ -3,10 +3,12 @@ package redis
 import (
 	"testing"
 	"time"
+
+	"github.com/quorate/quorate/test/rows"
 )
 
 func TestNextMovesSlotsBetweenShards(t *testing.T) {
-	runRows(t, map[string]row{
+	rows.Run(t, map[string]row{
 		"slots of a shard that is to leave move to the others": {
 			state: formed(), spoil: func(f *fixture) { f.Spec.Shards = 2 },
 			step: MoveSlots{For: moveFor, Moves: []SlotMove{{

@@ -8,6 +8,7 @@ import (
 
 	"github.com/quorate/quorate/internal/backup/planner"
 	"github.com/quorate/quorate/test/phasetest"
+	"github.com/quorate/quorate/test/redistest"
 )
 
 func TestMain(m *testing.M) {
@@ -56,7 +57,7 @@ func TestAReplicatedClusterIsCaredForLikeAShardedOne(t *testing.T) {
 	}{
 		"a server lacks an account": {func(f *fixture) {
 			f.Accounts = map[string]AccountClaim{"carts-app": {"app", true}}
-			app := Account(redisUser(), "secret")
+			app := Account(redistest.User(), "secret")
 			for _, name := range []string{"c-0-0", "c-0-1"} {
 				f.pod(name).Node.Users = append(f.pod(name).Node.Users, app)
 			}

@@ -100,7 +100,7 @@ func TestPlacement(t *testing.T) {
 		},
 	}
 	for name, r := range tests {
-		t.Run(name, r.check)
+		t.Run(name, r.Check)
 	}
 }
 
@@ -159,7 +159,7 @@ func TestReplaceDisks(t *testing.T) {
 		},
 	}
 	for name, r := range tests {
-		t.Run(name, r.check)
+		t.Run(name, r.Check)
 	}
 }
 
@@ -280,7 +280,7 @@ func TestReplaceStrayed(t *testing.T) {
 		},
 	}
 	for name, r := range tests {
-		t.Run(name, r.check)
+		t.Run(name, r.Check)
 	}
 }
 

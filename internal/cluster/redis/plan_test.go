@@ -247,7 +247,7 @@ type row struct {
 	message string
 }
 
-func (r row) check(t *testing.T) {
+func (r row) Check(t *testing.T) {
 	t.Helper()
 	if r.spoil != nil {
 		r.spoil(r.state)
@@ -261,17 +261,6 @@ func (r row) check(t *testing.T) {
 	}
 	if got.Message == "" || !strings.Contains(got.Message, r.message) {
 		t.Errorf("the plan says %q, want %q", got.Message, r.message)
-	}
-}
-
-// checker is a row of a table.
-type checker interface{ check(t *testing.T) }
-
-// runRows checks every row in a subtest of its name.
-func runRows[R checker](t *testing.T, rows map[string]R) {
-	t.Helper()
-	for name, r := range rows {
-		t.Run(name, r.check)
 	}
 }
 

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/quorate/quorate/api/v1alpha1"
+	"github.com/quorate/quorate/test/rows"
 )
 
 // skewed is a cluster of three shards that is divided by memory. Slots 0 to 999 of the first one take 100 KiB each, all others 1 KiB.
@@ -38,7 +39,7 @@ type rebalanceRow struct {
 	balanced string
 }
 
-func (r rebalanceRow) check(t *testing.T) {
+func (r rebalanceRow) Check(t *testing.T) {
 	t.Helper()
 	f := skewed()
 	r.prepare(f)
@@ -66,7 +67,7 @@ func (r rebalanceRow) check(t *testing.T) {
 }
 
 func TestSlotsAreProposedByWeight(t *testing.T) {
-	runRows(t, map[string]rebalanceRow{
+	rows.Run(t, map[string]rebalanceRow{
 		"nothing is known yet":                {func(f *fixture) { f.Weights = nil; f.propose() }, "", ReasonWeighing},
 		"shards weigh alike":                  {func(f *fixture) { f.Weights = flat(nil); f.propose() }, "", ReasonBalanced},
 		"one is too heavy by next to nothing": {func(f *fixture) { f.Weights = flat(map[Range]int64{{0, 999}: 100}); f.propose() }, "", ReasonBalanced},
@@ -96,7 +97,7 @@ func TestSlotsAreProposedByWeight(t *testing.T) {
 }
 
 func TestSlotsMoveByWeight(t *testing.T) {
-	runRows(t, map[string]rebalanceRow{
+	rows.Run(t, map[string]rebalanceRow{
 		"a replica is out of sync": {
 			func(f *fixture) { f.approve(); f.pod("c-1-1").Node.LinkUp = false }, ReasonGuard, ReasonRebalance,
 		},

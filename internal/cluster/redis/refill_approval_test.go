@@ -4,6 +4,7 @@ import (
 	"testing"
 
 	"github.com/quorate/quorate/internal/backup/planner"
+	"github.com/quorate/quorate/test/rows"
 )
 
 // What was approved or confirmed of lost slots counts for these, and for the loss that it was given for.
@@ -13,7 +14,7 @@ func TestAnApprovalCountsForItsSlotsOnly(t *testing.T) {
 	filled := RestoreRecord{Slots: Share(1, 3), Owners: firstOwner}
 	five := RestoreRecord{Slots: Union(Share(1, 5), Share(2, 5)), Owners: []string{id("c-1-0"), id("c-2-0")}}
 	approve := func(f *fixture) { f.Spec.Approved = digest(id("c-2-0")) }
-	runRows(t, map[string]approvalRow{
+	rows.Run(t, map[string]approvalRow{
 		"slots that no server knows an owner of are served, and no others with them": {
 			spoil: []func(*fixture){unowned("c-1-0", "c-2-0"), begins(RestoreRecord{Slots: Share(1, 3), Served: true}, nil)},
 			step:  AddSlots{[]Ownership{{"c-1-0", Share(1, 3)}}},
@@ -79,7 +80,7 @@ func TestSlotsThatAreLoadedGetOneOwner(t *testing.T) {
 	five := RestoreRecord{Slots: Union(Share(1, 5), Share(2, 5)), Owners: []string{id("c-1-0"), id("c-2-0")}}
 	running := &planner.Job{Name: "c-load", UID: "j-1", Since: now}
 	approve := func(f *fixture) { f.Spec.Approved = digest(id("c-2-0")) }
-	runRows(t, map[string]approvalRow{
+	rows.Run(t, map[string]approvalRow{
 		"what another server imports is not adopted by the one that has the rest": {
 			spoil: []func(*fixture){lostShards("1"), owns(rest), imports, begins(filled, loaded)}, step: OwnLoaded{"c-2-0", id("c-2-0"), moved},
 		},

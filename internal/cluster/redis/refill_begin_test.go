@@ -5,13 +5,14 @@ import (
 	"time"
 
 	"github.com/quorate/quorate/internal/backup/planner"
+	"github.com/quorate/quorate/test/rows"
 )
 
 func TestARestoreOfLostSlotsIsWrittenDownFirst(t *testing.T) {
 	lost := RestoreRecord{Slots: Share(1, 3), Owners: firstOwner}
 	served := RestoreRecord{Slots: Share(1, 3), Owners: firstOwner, Served: true}
 	running := &planner.Job{Name: "c-load", UID: "j-1", Since: now}
-	runRows(t, map[string]refillRow{
+	rows.Run(t, map[string]refillRow{
 		"nothing is begun that was not confirmed": {
 			spoil: func(*fixture) {}, reason: ReasonShardLost, words: "spec.slots: Lost",
 		},
@@ -68,7 +69,7 @@ func TestLostSlotsAreImportedFromTheirFormerOwner(t *testing.T) {
 	into := func(name string) []Refill {
 		return []Refill{{Pod: name, ID: "new-" + name, Slots: Share(1, 3), other: id("c-1-0")}}
 	}
-	runRows(t, map[string]refillRow{
+	rows.Run(t, map[string]refillRow{
 		"an empty server imports the lost slots": {
 			spoil: func(f *fixture) { f.Restore = begun(lost, nil) },
 			step:  ImportLost{"c-1-0", "new-c-1-0", id("c-1-0"), Share(1, 3)},

@@ -5,13 +5,14 @@ import (
 
 	"github.com/quorate/quorate/internal/backup/job"
 	"github.com/quorate/quorate/internal/backup/planner"
+	"github.com/quorate/quorate/test/rows"
 )
 
 func TestLostSlotsAreOwnedAfterTheyAreLoaded(t *testing.T) {
 	lost := RestoreRecord{Slots: Share(1, 3), Owners: firstOwner}
 	served := RestoreRecord{Slots: Share(1, 3), Owners: firstOwner, Served: true}
 	running := &planner.Job{Name: "c-load", UID: "j-1", Since: now}
-	runRows(t, map[string]refillRow{
+	rows.Run(t, map[string]refillRow{
 		"no server owns the lost slots while they are loaded": {
 			spoil: func(f *fixture) {
 				f.Restore = begun(lost, running)
@@ -61,7 +62,7 @@ func TestLostSlotsAreOwnedAfterTheyAreLoaded(t *testing.T) {
 
 func TestLostSlotsAreNotServedWithKeysOfAnotherBackup(t *testing.T) {
 	running := &planner.Job{Name: "c-load", UID: "j-1", Since: now}
-	runRows(t, map[string]refillRow{
+	rows.Run(t, map[string]refillRow{
 		"slots are not served with keys that another backup may have left": {
 			spoil: func(f *fixture) {
 				f.Restore = begun(RestoreRecord{Slots: Share(1, 3), Owners: firstOwner, Served: true, Emptied: true}, nil)

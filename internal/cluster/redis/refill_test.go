@@ -116,7 +116,7 @@ type refillRow struct {
 	reason, words string
 }
 
-func (r refillRow) check(t *testing.T) {
+func (r refillRow) Check(t *testing.T) {
 	t.Helper()
 	f := formed()
 	f.loseShard("1")
@@ -140,7 +140,7 @@ type approvalRow struct {
 	reason string
 }
 
-func (r approvalRow) check(t *testing.T) {
+func (r approvalRow) Check(t *testing.T) {
 	t.Helper()
 	f := formed()
 	for _, spoil := range r.spoil {

@@ -3,10 +3,12 @@ package redis
 import (
 	"slices"
 	"testing"
+
+	"github.com/quorate/quorate/test/rows"
 )
 
 func TestNextAddsReplicas(t *testing.T) {
-	runRows(t, map[string]row{
+	rows.Run(t, map[string]row{
 		"more pods are waited for": {
 			state: formed(), spoil: func(f *fixture) { f.Spec.Replicas = 2 }, reason: ReasonStarting, message: "6 of 9 pods exist",
 		},
@@ -42,7 +44,7 @@ func TestNextAddsReplicas(t *testing.T) {
 }
 
 func TestNextRemovesReplicas(t *testing.T) {
-	runRows(t, map[string]row{
+	rows.Run(t, map[string]row{
 		"a pod too many leaves": {state: formed(), spoil: func(f *fixture) { f.withThird() }, step: scaled, message: "too many leave, and own nothing: c-1-2"},
 		"a pod too many that never ran leaves": {
 			state: formed(), spoil: func(f *fixture) {
@@ -102,7 +104,7 @@ func TestNextRemovesReplicas(t *testing.T) {
 }
 
 func TestNextForgetsRemovedReplicas(t *testing.T) {
-	runRows(t, map[string]row{
+	rows.Run(t, map[string]row{
 		"a pod that is deleted by its set does not count any more": {
 			state: formed(), spoil: func(f *fixture) { f.withThird().Deleting = true; f.Sets[1].Replicas = 2 }, reason: ReasonLeaving,
 			message: "pod c-1-2 is one too many, and is being deleted",

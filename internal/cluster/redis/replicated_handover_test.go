@@ -3,10 +3,12 @@ package redis
 import (
 	"testing"
 	"time"
+
+	"github.com/quorate/quorate/test/rows"
 )
 
 func TestReplicatedNextFollowsAHandOver(t *testing.T) {
-	runRows(t, map[string]replicatedRow{
+	rows.Run(t, map[string]replicatedRow{
 		"the primary handed over, and that was not written down": {func(f *fixture) {
 			f.follows("c-0-0", "c-0-1")
 			f.leads("c-0-1")
@@ -36,7 +38,7 @@ func TestReplicatedNextFollowsAHandOver(t *testing.T) {
 }
 
 func TestReplicatedNextCompletesAHandOver(t *testing.T) {
-	runRows(t, map[string]replicatedRow{
+	rows.Run(t, map[string]replicatedRow{
 		"the primary hands over to a replica that does not take over": {func(f *fixture) { f.handing(false) }, "promote c-0-1"},
 		"the primary hands over to a replica that does not answer": {func(f *fixture) {
 			f.handing(false)
@@ -91,7 +93,7 @@ func TestReplicatedNextCompletesAHandOver(t *testing.T) {
 }
 
 func TestReplicatedNextHandsOverAPrimaryThatLeaves(t *testing.T) {
-	runRows(t, map[string]replicatedRow{
+	rows.Run(t, map[string]replicatedRow{
 		"the primary is being deleted": {func(f *fixture) { f.pod("c-0-0").Deleting = true }, "hand over from c-0-0 to c-0-1"},
 		"all are being deleted": {func(f *fixture) {
 			for i := range f.Pods {
@@ -117,7 +119,7 @@ func TestReplicatedNextHandsOverAPrimaryThatLeaves(t *testing.T) {
 }
 
 func TestReplicatedNextReplacesASilentPrimary(t *testing.T) {
-	runRows(t, map[string]replicatedRow{
+	rows.Run(t, map[string]replicatedRow{
 		"the primary does not answer and replicas hear it":          {func(f *fixture) { f.hang("c-0-0") }, "c-0-0 does not answer, and may take writes until its replicas have heard nothing of it for 9s"},
 		"the primary has been silent for a moment":                  {func(f *fixture) { f.hang("c-0-0"); f.lose(8*time.Second, both...) }, "c-0-0 does not answer, and may take writes until"},
 		"the primary is silent, and one replica has heard it since": {func(f *fixture) { f.hang("c-0-0"); f.lose(time.Minute, "c-0-1"); f.lose(time.Second, "c-0-2") }, "c-0-0 does not answer, and may take writes until"},

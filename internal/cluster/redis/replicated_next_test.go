@@ -6,10 +6,12 @@ import (
 	"time"
 
 	"k8s.io/utils/ptr"
+
+	"github.com/quorate/quorate/test/rows"
 )
 
 func TestReplicatedNextFormsACluster(t *testing.T) {
-	runRows(t, map[string]replicatedRow{
+	rows.Run(t, map[string]replicatedRow{
 		"settled": {func(*fixture) {}, "the cluster is as specified"},
 		"new": {func(f *fixture) {
 			f.Appointed = Appointment{}
@@ -73,7 +75,7 @@ func TestReplicatedNextFormsACluster(t *testing.T) {
 }
 
 func TestReplicatedNextLabelsAndAttachesReplicas(t *testing.T) {
-	runRows(t, map[string]replicatedRow{
+	rows.Run(t, map[string]replicatedRow{
 		"a replica that got into sync is labelled":       {func(f *fixture) { f.pod("c-0-1").Role = "" }, `label c-0-1 "replica"|`},
 		"a replica that lost its link is not found":      {func(f *fixture) { f.lose(time.Second, "c-0-1") }, `label c-0-1 ""|`},
 		"a replica that does not answer keeps its label": {func(f *fixture) { f.hang("c-0-1") }, "2 of 3 servers answer"},
@@ -98,7 +100,7 @@ func TestReplicatedNextLabelsAndAttachesReplicas(t *testing.T) {
 }
 
 func TestReplicatedNextReplacesLostVolumes(t *testing.T) {
-	runRows(t, map[string]replicatedRow{
+	rows.Run(t, map[string]replicatedRow{
 		"a replica whose volume is lost gets another": {func(f *fixture) {
 			f.die("c-0-2")
 			f.pod("c-0-2").Role = ""
@@ -128,7 +130,7 @@ func TestReplicatedNextReplacesLostVolumes(t *testing.T) {
 }
 
 func TestReplicatedNextGuardsWrites(t *testing.T) {
-	runRows(t, map[string]replicatedRow{
+	rows.Run(t, map[string]replicatedRow{
 		"writes are guarded":                    {func(f *fixture) { f.pod("c-0-0").Node.Config[writeGuard] = "0"; f.Appointed.Guard = 0 }, "have 1 replicas acknowledge the writes of c-0-0"},
 		"the longer time is written down first": {func(f *fixture) { f.Spec.NodeTimeout = 20 * time.Second }, "name c-0-0 the primary|"},
 		"a shorter guard is not written down until the server has it": {func(f *fixture) {
@@ -163,7 +165,7 @@ func TestReplicatedNextGuardsWrites(t *testing.T) {
 }
 
 func TestReplicatedNextEndsAReplacedPrimary(t *testing.T) {
-	runRows(t, map[string]replicatedRow{
+	rows.Run(t, map[string]replicatedRow{
 		"a primary that was replaced hangs": {func(f *fixture) { f.replacedAfter(time.Hour) }, "end c-0-0|"},
 		"a primary that was replaced hangs and is being deleted": {func(f *fixture) {
 			f.replacedAfter(time.Hour)
@@ -192,7 +194,7 @@ func TestReplicatedNextEndsAReplacedPrimary(t *testing.T) {
 }
 
 func TestReplicatedNextRestartsAndScales(t *testing.T) {
-	runRows(t, map[string]replicatedRow{
+	rows.Run(t, map[string]replicatedRow{
 		"outdated servers get too little memory, and have an old certificate": {func(f *fixture) {
 			f.starve()
 			for i := range f.Pods {

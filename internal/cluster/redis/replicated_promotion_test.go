@@ -3,10 +3,12 @@ package redis
 import (
 	"testing"
 	"time"
+
+	"github.com/quorate/quorate/test/rows"
 )
 
 func TestReplicatedNextPromotesTheBestReplica(t *testing.T) {
-	runRows(t, map[string]replicatedRow{
+	rows.Run(t, map[string]replicatedRow{
 		"the primary has died":                            {func(f *fixture) { f.primaryDies(); f.pod("c-0-2").Node.Offset = 1001 }, "promote c-0-2"},
 		"the pod of the primary is gone":                  {func(f *fixture) { f.Pods = f.Pods[1:]; f.lose(0, both...) }, "promote c-0-1"},
 		"the container of the primary has been restarted": {func(f *fixture) { f.starts("c-0-0", 10); f.lose(0, both...) }, "promote c-0-1"},
@@ -33,7 +35,7 @@ func TestReplicatedNextPromotesTheBestReplica(t *testing.T) {
 }
 
 func TestReplicatedNextAfterARestartOfAllServers(t *testing.T) {
-	runRows(t, map[string]replicatedRow{
+	rows.Run(t, map[string]replicatedRow{
 		"all were restarted": {func(f *fixture) { f.starts("c-0-0", 9); f.starts("c-0-1", 10); f.starts("c-0-2", 10) }, "promote c-0-0"},
 		"all were restarted, and the primary reads its data": {func(f *fixture) {
 			f.starts("c-0-0", 0)
@@ -48,7 +50,7 @@ func TestReplicatedNextAfterARestartOfAllServers(t *testing.T) {
 }
 
 func TestReplicatedNextReplacesAPrimaryThatNeededNoReplica(t *testing.T) {
-	runRows(t, map[string]replicatedRow{
+	rows.Run(t, map[string]replicatedRow{
 		"the primary needed no replica, and has died":        {func(f *fixture) { f.die("c-0-0"); f.alone() }, "c-0-0 was the primary and does not run"},
 		"the primary needed no replica, and its pod is gone": {func(f *fixture) { f.alone(); f.Pods = f.Pods[1:] }, "c-0-0 was the primary and does not run"},
 		"the primary needed no replica, and its pod is gone with its data": {func(f *fixture) {
@@ -82,7 +84,7 @@ func TestReplicatedNextReplacesAPrimaryThatNeededNoReplica(t *testing.T) {
 }
 
 func TestReplicatedNextPromotesOnlyWhoHeardThePrimaryToTheEnd(t *testing.T) {
-	runRows(t, map[string]replicatedRow{
+	rows.Run(t, map[string]replicatedRow{
 		"the replica that is left was cut off for long, and has just come back": {func(f *fixture) {
 			f.die("c-0-0")
 			f.pod("c-0-0").Ended = now.Add(-2 * time.Second)

@@ -106,7 +106,7 @@ type replicatedRow struct {
 	want string
 }
 
-func (r replicatedRow) check(t *testing.T) {
+func (r replicatedRow) Check(t *testing.T) {
 	t.Helper()
 	f := replicated()
 	r.spoil(f)

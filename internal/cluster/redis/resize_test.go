@@ -7,6 +7,9 @@ import (
 	"k8s.io/apimachinery/pkg/api/resource"
 
 	"github.com/quorate/quorate/api/v1alpha1"
+	"github.com/quorate/quorate/test/golden"
+	"github.com/quorate/quorate/test/redistest"
+	"github.com/quorate/quorate/test/rows"
 )
 
 // resize says that pods are to have other resources than they ask for.
@@ -48,7 +51,7 @@ func resizeOf(f *fixture, pod string) ResizePod { return ResizePod{f.pod(pod).re
 
 func TestPodsAreResizedOneByOne(t *testing.T) {
 	f := formed()
-	runRows(t, map[string]row{
+	rows.Run(t, map[string]row{
 		"a replica is first": {state: raised(), step: resizeOf(f, "c-0-1")},
 		"pods are resized one at a time": {
 			state: raised(), spoil: func(f *fixture) { f.pod("c-0-1").Resize = Resizing{Running: true} },
@@ -117,7 +120,7 @@ func TestPodsAreResizedOneByOne(t *testing.T) {
 
 func TestPodsGetLessMemory(t *testing.T) {
 	f := formed()
-	runRows(t, map[string]row{
+	rows.Run(t, map[string]row{
 		"less memory, which all servers keep within": {state: lowered(), step: resizeOf(f, "c-0-1")},
 		"less memory: maxmemory comes first": {
 			state: lowered(), spoil: func(f *fixture) { f.has("c-1-0", "3189013218", "42949672") },
@@ -178,7 +181,7 @@ func TestPodsGetLessMemory(t *testing.T) {
 // The amounts of cpu and memory are no part of the hash, and which of them there are is: that decides on the class of the pod.
 func TestAmountsAreNoPartOfTheHash(t *testing.T) {
 	with := func(cpu, memory, disk string) Builder {
-		c := testCluster(v1alpha1.EngineRedis, "8.0.2")
+		c := redistest.Cluster(v1alpha1.EngineRedis, "8.0.2")
 		r := &corev1.ResourceRequirements{Limits: corev1.ResourceList{}, Requests: corev1.ResourceList{}}
 		for name, value := range map[corev1.ResourceName]string{corev1.ResourceCPU: cpu, corev1.ResourceMemory: memory, corev1.ResourceEphemeralStorage: disk} {
 			if value != "" {
@@ -202,7 +205,7 @@ func TestAmountsAreNoPartOfTheHash(t *testing.T) {
 			t.Errorf("%s: the hash stays: %v", name, got)
 		}
 	}
-	golden(t, "template-hash-resources", hashOf(t, base)+"\n")
+	golden.Check(t, "template-hash-resources", hashOf(t, base)+"\n")
 	tpl, err := base.Template(0)
 	want := `{"limits":{"cpu":"1","memory":"1Gi"},"requests":{"cpu":"1","memory":"1Gi"}}`
 	if got := tpl.Annotations[AnnotationResources]; err != nil || got != want {

@@ -28,7 +28,7 @@ func TestWhoStoodForElectionIsNotElectedAgainForFourNodeTimeouts(t *testing.T) {
 			reason: ReasonElection, message: "c-1-1 stood for election",
 		},
 	} {
-		t.Run(name, r.check)
+		t.Run(name, r.Check)
 	}
 }
 

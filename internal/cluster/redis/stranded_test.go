@@ -64,6 +64,6 @@ func TestReplaceStranded(t *testing.T) {
 			}), reason: ReasonUnreachable, message: why,
 		},
 	} {
-		t.Run(name, r.check)
+		t.Run(name, r.Check)
 	}
 }

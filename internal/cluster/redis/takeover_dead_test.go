@@ -3,11 +3,13 @@ package redis
 import (
 	"testing"
 	"time"
+
+	"github.com/quorate/quorate/test/rows"
 )
 
 func TestNextWithoutAMajorityReplacesADeadPrimary(t *testing.T) {
 	succeeds := TakeOver{0, id("c-0-0"), "c-0-1"}
-	runRows(t, map[string]row{
+	rows.Run(t, map[string]row{
 		"a primary that runs no more and left no data is replaced as soon as it is missed": {
 			state: single().ephemeral(), spoil: func(f *fixture) { f.vanish("c-0-0") },
 			step: succeeds, message: "up to byte 1000 of the replication stream and lost the connection 6s ago; what was acknowledged later is lost",
@@ -83,7 +85,7 @@ func TestNextWithoutAMajorityReplacesADeadPrimary(t *testing.T) {
 
 func TestNextWithoutAMajorityWaitsForAPrimaryThatMayComeBack(t *testing.T) {
 	succeeds := TakeOver{0, id("c-0-0"), "c-0-1"}
-	runRows(t, map[string]row{
+	rows.Run(t, map[string]row{
 		"a process that restarts in its pod finds its data again": {
 			state: single().ephemeral(), spoil: func(f *fixture) { f.silence("c-0-0", 6*time.Second, false) },
 			reason: ReasonElection, message: "c-0-1 takes over when that has lasted for 30s",
@@ -147,7 +149,7 @@ func TestNextWithoutAMajorityWaitsForAPrimaryThatMayComeBack(t *testing.T) {
 }
 
 func TestNextWithHalfOfThePrimaries(t *testing.T) {
-	runRows(t, map[string]row{
+	rows.Run(t, map[string]row{
 		"of two primaries neither can replace the other": {
 			state: formed().ephemeral(), spoil: func(f *fixture) {
 				f.pair2()

@@ -3,11 +3,13 @@ package redis
 import (
 	"testing"
 	"time"
+
+	"github.com/quorate/quorate/test/rows"
 )
 
 func TestNextWithoutAMajorityTakesNoOldCopy(t *testing.T) {
 	succeeds := TakeOver{0, id("c-0-0"), "c-0-1"}
-	runRows(t, map[string]row{
+	rows.Run(t, map[string]row{
 		"a replica that was not connected lately does not replace one that may come back": {
 			state: single(), spoil: func(f *fixture) {
 				f.silence("c-0-0", time.Minute, false)
@@ -109,7 +111,7 @@ func TestNextWithoutAMajorityComparesReplicas(t *testing.T) {
 			}
 		}
 	}
-	runRows(t, map[string]row{
+	rows.Run(t, map[string]row{
 		"a replica that is started again in a moment may have taken over before": {
 			state: three(), spoil: rivals(now.Add(10 * time.Second)), reason: ReasonElection,
 			message: "c-0-2 is started again in a moment and may have taken over from the server of pod c-0-0, unknown to c-0-1",

@@ -186,6 +186,6 @@ func TestNextWithALostShard(t *testing.T) {
 			state: formed(), spoil: func(f *fixture) { f.replaceDisk("c-1-0"); f.join("c-1-0"); f.Spec.AssignEmpty = true }, reason: ReasonElection,
 		},
 	} {
-		t.Run(name, func(t *testing.T) { tc.check(t) })
+		t.Run(name, func(t *testing.T) { tc.Check(t) })
 	}
 }

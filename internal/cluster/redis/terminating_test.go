@@ -64,7 +64,7 @@ func TestServersGetOtherClaimsBeforeTheirsGo(t *testing.T) {
 			message: "Claims data-c-1-0 are being deleted, and their volumes go when their pods end",
 		},
 	} {
-		t.Run(name, r.check)
+		t.Run(name, r.Check)
 	}
 }
 

@@ -10,6 +10,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/quorate/quorate/api/v1alpha1"
+	"github.com/quorate/quorate/test/golden"
 )
 
 func testPasswords() map[string]string {
@@ -26,7 +27,7 @@ func TestUsersText(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		golden(t, name, UsersText(users, tc.admit))
+		golden.Check(t, name, UsersText(users, tc.admit))
 	}
 }
 

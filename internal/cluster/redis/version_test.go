@@ -3,10 +3,12 @@ package redis
 import (
 	"testing"
 	"time"
+
+	"github.com/quorate/quorate/test/rows"
 )
 
 func TestNextRollsOutAVersion(t *testing.T) {
-	runRows(t, map[string]row{
+	rows.Run(t, map[string]row{
 		"one replica goes first": {state: formed(), spoil: func(f *fixture) { f.upgraded() }, step: restartOf("c-0-1")},
 		"no other replica follows before the first is in sync": {
 			state: formed(), spoil: func(f *fixture) { f.upgraded("c-0-1"); f.unlink("c-0-1") }, reason: ReasonSync,
@@ -58,7 +60,7 @@ func TestNextRollsOutAVersion(t *testing.T) {
 }
 
 func TestNextStopsAtAFirstReplicaThatFails(t *testing.T) {
-	runRows(t, map[string]row{
+	rows.Run(t, map[string]row{
 		"a replica that does not start is waited for": {
 			state: formed(), spoil: func(f *fixture) { f.upgraded("c-0-1"); f.neverAnswers(time.Minute) }, reason: ReasonUnreachable,
 		},
@@ -104,7 +106,7 @@ func TestNextStopsAtAFirstReplicaThatFails(t *testing.T) {
 }
 
 func TestNextGoesBackToAVersion(t *testing.T) {
-	runRows(t, map[string]row{
+	rows.Run(t, map[string]row{
 		"a replica that is newer goes back": {
 			state: formed(), spoil: func(f *fixture) { f.upgraded("c-0-1"); f.setBack() }, step: restartOf("c-0-1"),
 		},

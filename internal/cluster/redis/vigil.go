@@ -164,3 +164,8 @@ func (g *Vigil) keep(shards []string) {
 		}
 	}
 }
+
+// Remembers returns how many series of figures the detector keeps.
+func (g *Vigil) Remembers() int {
+	return len(g.trends) + len(g.counts) + len(g.primaries) + len(g.servers)
+}

@@ -155,7 +155,7 @@ func TestAVigilForgetsShardsThatAreGone(t *testing.T) {
 		f.Now, f.Spec.Name = now.Add(time.Duration(i)*time.Hour), fmt.Sprint("c", i)
 		g.Next(f.State)
 	}
-	if len(g.trends) > 3 || len(g.counts) > 3 || len(g.primaries) > 3 || len(g.servers) > 6 {
-		t.Errorf("%d trends, %d counts, %d primaries, %d servers", len(g.trends), len(g.counts), len(g.primaries), len(g.servers))
+	if n := g.Remembers(); n == 0 || n > 3*3+6 {
+		t.Errorf("%d series of 3 shards with 6 servers", n)
 	}
 }

@@ -9,6 +9,7 @@ import (
 
 	"github.com/quorate/quorate/api/v1alpha1"
 	"github.com/quorate/quorate/internal/cluster"
+	"github.com/quorate/quorate/test/redistest"
 )
 
 // writesGuarded is a settled cluster whose primaries ask for one replica.
@@ -130,7 +131,7 @@ func TestWritesAreGuarded(t *testing.T) {
 			step: ScaleShards{[]SetSize{{Shard: 0, From: 2, To: 1}, {Shard: 1, From: 2, To: 1}, {Shard: 2, From: 2, To: 1}}},
 		},
 	} {
-		t.Run(name, tc.check)
+		t.Run(name, tc.Check)
 	}
 }
 
@@ -168,7 +169,7 @@ func TestAPrimaryIsLetOffUntilTheStepThatNeedsItIsTaken(t *testing.T) {
 }
 
 func TestTheWriteGuardIsNoSettingLikeOthers(t *testing.T) {
-	c := testCluster(v1alpha1.EngineRedis, "8.0.2")
+	c := redistest.Cluster(v1alpha1.EngineRedis, "8.0.2")
 	hash := hashOf(t, testBuilder(c))
 	c.Spec.Config = &v1alpha1.RedisConfig{MinReplicasToWrite: ptr.To(int32(1))}
 	file, err := Config(&c.Spec)
