@@ -187,7 +187,7 @@ SLOW_RACES := \
 empty :=
 SLOW_RACES := $(subst $(empty) $(empty),|,$(strip $(SLOW_RACES)))
 # What runs elsewhere, and the planners, which have no goroutines: test-sweeps runs their tests.
-NO_RACES := /test/(bench(/|$$)|e2e($$|/chaos|/install))|/internal/cluster/(etcd/planner|redis)$$
+NO_RACES := /test/(bench(/|$$)|e2e($$|/chaos|/install))|/internal/cluster/(etcd|redis)/planner$$
 .PHONY: test-unit
 test-unit: deps ## Run every test that needs no cluster: rules, simulation, loop, adapters on real servers, envtest
 	@for tool in age fake-gcs-server helm versitygw; do $(TOOL) $$tool >/dev/null; done
@@ -212,7 +212,7 @@ test-olm: ## Validate the bundle for the Operator Lifecycle Manager (a module of
 
 # What the race detector saw a sample of.
 SWEEPS := ./controllers/... ./test/controllersim ./internal/backup/planner ./internal/cluster/autoscale ./internal/cluster/etcd/planner \
-  ./internal/cluster/etcd/users ./internal/cluster/redis ./internal/cluster/redis/users
+  ./internal/cluster/etcd/users ./internal/cluster/redis/planner ./internal/cluster/redis/users
 .PHONY: test-sweeps
 test-sweeps: ## Run all simulations and crash sweeps, without the race detector
 	@$(GOTESTSUM) --jsonfile $(REPORTS)/sweeps.json -- -timeout 180m $(TEST_FLAGS) $(SWEEPS)

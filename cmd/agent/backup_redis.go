@@ -16,7 +16,7 @@ import (
 	"github.com/quorate/quorate/internal/backup"
 	"github.com/quorate/quorate/internal/backup/job"
 	"github.com/quorate/quorate/internal/backup/redisdump"
-	"github.com/quorate/quorate/internal/cluster/redis"
+	"github.com/quorate/quorate/internal/cluster/redis/slots"
 	"github.com/quorate/quorate/internal/goroutine"
 )
 
@@ -133,7 +133,7 @@ func (b *redisBackup) observe(ctx context.Context) (topology, error) {
 		return topology{}, err
 	}
 	t := topology{engine: string(views[0].node.Engine), version: views[0].node.Version}
-	var owned []redis.Slots
+	var owned []slots.Set
 	for _, v := range views {
 		if t.users == nil {
 			t.users = v.users
@@ -149,7 +149,7 @@ func (b *redisBackup) observe(ctx context.Context) (topology, error) {
 		}
 		t.shards, t.from, owned = append(t.shards, s), append(t.from, from), append(owned, slots)
 	}
-	if missing := redis.Union(owned...).Missing(); len(missing) > 0 && !b.replicated {
+	if missing := slots.Union(owned...).Missing(); len(missing) > 0 && !b.replicated {
 		return t, fmt.Errorf("slots %s have no owner", missing)
 	}
 	return t, nil
@@ -173,7 +173,7 @@ func shardsOf(views []redisView) []int {
 }
 
 // shard describes one of the shards and chooses whom to copy.
-func (b *redisBackup) shard(index int, views []redisView) (s backup.RedisShard, from redisServer, slots redis.Slots, err error) {
+func (b *redisBackup) shard(index int, views []redisView) (s backup.RedisShard, from redisServer, slots slots.Set, err error) {
 	var candidates []redisdump.Candidate
 	for _, v := range views {
 		if v.shard == index {

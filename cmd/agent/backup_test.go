@@ -20,7 +20,7 @@ import (
 	"github.com/quorate/quorate/internal/backup/etcdhistory"
 	"github.com/quorate/quorate/internal/backup/job"
 	"github.com/quorate/quorate/internal/backup/redisdump"
-	"github.com/quorate/quorate/internal/cluster/redis"
+	"github.com/quorate/quorate/internal/cluster/redis/slots"
 )
 
 var noon = time.Date(2026, 5, 1, 12, 0, 0, 0, time.UTC)
@@ -207,7 +207,7 @@ func TestALoadIsCompleteWhenEverySlotIs(t *testing.T) {
 	}
 	for name, tc := range map[string]struct {
 		summary redisdump.LoadSummary
-		slots   redis.Slots
+		slots   slots.Set
 		good    bool
 	}{
 		"all are new":                {redisdump.LoadSummary{Restored: 4, KeysPerSlot: counts(1, 2, 1)}, nil, true},
@@ -215,8 +215,8 @@ func TestALoadIsCompleteWhenEverySlotIs(t *testing.T) {
 		"some have expired":          {redisdump.LoadSummary{Restored: 3, Expired: 1, KeysPerSlot: counts(1, 1, 1)}, nil, true},
 		"one is missing":             {redisdump.LoadSummary{Restored: 3, KeysPerSlot: counts(1, 1, 1)}, nil, false},
 		"one is in a different slot": {redisdump.LoadSummary{Restored: 4, KeysPerSlot: counts(2, 1, 1)}, nil, false},
-		"some slots":                 {redisdump.LoadSummary{Restored: 2, Skipped: 2, KeysPerSlot: counts(0, 2)}, redis.Slots{{From: 1, To: 1}}, true},
-		"too few of some slots":      {redisdump.LoadSummary{Restored: 1, Skipped: 3, KeysPerSlot: counts(0, 1)}, redis.Slots{{From: 1, To: 1}}, false},
+		"some slots":                 {redisdump.LoadSummary{Restored: 2, Skipped: 2, KeysPerSlot: counts(0, 2)}, slots.Set{{From: 1, To: 1}}, true},
+		"too few of some slots":      {redisdump.LoadSummary{Restored: 1, Skipped: 3, KeysPerSlot: counts(0, 1)}, slots.Set{{From: 1, To: 1}}, false},
 	} {
 		r := &redisRestore{wanted: tc.slots}
 		if err := r.complete(manifest, tc.summary); (err == nil) != tc.good || (err != nil && !errors.Is(err, backup.ErrDamaged)) {

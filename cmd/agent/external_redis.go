@@ -14,7 +14,8 @@ import (
 	goredis "github.com/redis/go-redis/v9"
 
 	"github.com/quorate/quorate/internal/backup/redisdump"
-	"github.com/quorate/quorate/internal/cluster/redis"
+	"github.com/quorate/quorate/internal/cluster/redis/acl"
+	"github.com/quorate/quorate/internal/cluster/redis/model"
 )
 
 // Files in the directory of passwords of an external cluster.
@@ -43,7 +44,7 @@ func (s *redisServers) copies(from redisServer) (username, password string) {
 	if len(s.external) > 0 {
 		return s.word(fileUsername), s.word(filePassword)
 	}
-	return redis.UserReplication, s.access.ReplicationPassword(from.pod)
+	return acl.UserReplication, s.access.ReplicationPassword(from.pod)
 }
 
 // discover finds the servers of an external cluster: in cluster mode by what the first one says that answers, otherwise they are those
@@ -71,16 +72,16 @@ func (s *redisServers) discover(ctx context.Context) error {
 }
 
 // follow notes the servers of a cluster, as one of them knows them that was reached as host. Shards are numbered in the order of their slots.
-func (s *redisServers) follow(host string, peers []redis.Peer) error {
+func (s *redisServers) follow(host string, peers []model.Peer) error {
 	s.servers, s.names = nil, map[string]string{}
-	owners := slices.DeleteFunc(slices.Clone(peers), func(p redis.Peer) bool { return p.Replica || len(p.Slots) == 0 })
-	slices.SortFunc(owners, func(a, b redis.Peer) int { return cmp.Compare(a.Slots[0].From, b.Slots[0].From) })
+	owners := slices.DeleteFunc(slices.Clone(peers), func(p model.Peer) bool { return p.Replica || len(p.Slots) == 0 })
+	slices.SortFunc(owners, func(a, b model.Peer) int { return cmp.Compare(a.Slots[0].From, b.Slots[0].From) })
 	for _, p := range peers {
 		owner := p.ID
 		if p.Replica {
 			owner = p.PrimaryID
 		}
-		shard := slices.IndexFunc(owners, func(o redis.Peer) bool { return o.ID == owner })
+		shard := slices.IndexFunc(owners, func(o model.Peer) bool { return o.ID == owner })
 		if shard < 0 || p.NoAddr || p.Handshake || p.Failed {
 			continue
 		}
@@ -109,7 +110,7 @@ func (s *redisServers) askExternal(ctx context.Context, server redisServer) (red
 	if strings.Contains(info, "cluster_enabled:1") {
 		v.node, err = askClustered(ctx, c, info)
 	} else {
-		v.node, err = redis.ParseReplicated(server.pod, info)
+		v.node, err = model.ParseReplicated(server.pod, info)
 	}
 	if err != nil {
 		return redisView{}, err
@@ -118,15 +119,15 @@ func (s *redisServers) askExternal(ctx context.Context, server redisServer) (red
 	if err != nil && !goredis.HasErrorPrefix(err, "NOPERM") {
 		return redisView{}, fmt.Errorf("ask for its users: %w", err)
 	}
-	v.users = redis.PublicUsers(users)
+	v.users = acl.PublicUsers(users)
 	return v, nil
 }
 
-func askClustered(ctx context.Context, c *goredis.Client, info string) (*redis.Node, error) {
+func askClustered(ctx context.Context, c *goredis.Client, info string) (*model.Node, error) {
 	pipe := c.Pipeline()
 	id, nodes, state := pipe.ClusterMyID(ctx), pipe.ClusterNodes(ctx), pipe.ClusterInfo(ctx)
 	if _, err := pipe.Exec(ctx); err != nil {
 		return nil, fmt.Errorf("ask for the cluster: %w", err)
 	}
-	return redis.ParseNode(id.Val(), nodes.Val(), state.Val(), info)
+	return model.ParseNode(id.Val(), nodes.Val(), state.Val(), info)
 }

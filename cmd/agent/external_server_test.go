@@ -13,7 +13,7 @@ import (
 	goredis "github.com/redis/go-redis/v9"
 
 	"github.com/quorate/quorate/internal/backup"
-	"github.com/quorate/quorate/internal/cluster/redis"
+	"github.com/quorate/quorate/internal/cluster/redis/model"
 	clustertls "github.com/quorate/quorate/internal/cluster/tls"
 	"github.com/quorate/quorate/test/loopback"
 )
@@ -165,7 +165,7 @@ func info(t *testing.T, c *goredis.Client, field string) string {
 }
 
 func TestTheServersOfAClusterAreFoundByWhatOneSays(t *testing.T) {
-	peers, err := redis.ParseNodes(strings.Join([]string{
+	peers, err := model.ParseNodes(strings.Join([]string{
 		"aa 10.0.0.1:6379@16379,old-0.old.shop.svc myself,master - 0 0 2 connected 8192-16383",
 		"bb 10.0.0.2:6379@16379 master - 0 0 1 connected 0-8191",
 		"cc 10.0.0.3:6379@16379 slave bb 0 0 1 connected",

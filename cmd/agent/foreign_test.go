@@ -12,7 +12,7 @@ import (
 	clientv3 "go.etcd.io/etcd/client/v3"
 
 	"github.com/quorate/quorate/internal/backup/etcdrestore"
-	"github.com/quorate/quorate/internal/cluster/redis"
+	"github.com/quorate/quorate/internal/cluster/redis/acl"
 	"github.com/quorate/quorate/test/docs"
 	"github.com/quorate/quorate/test/stores"
 )
@@ -132,7 +132,7 @@ func foreignRedis(t *testing.T, from string, into []string, script string) {
 		}
 	}
 	want := digestOf(t, old)
-	url, _ := imported(t, stores.Newest(t, from).Dir, "redis://default:"+serverPasswords[redis.PasswordDefault]+"@"+old.addr, script)
+	url, _ := imported(t, stores.Newest(t, from).Dir, "redis://default:"+serverPasswords[acl.PasswordDefault]+"@"+old.addr, script)
 	checked, err := runJob(t, runBackupCheck, "--url="+url, "--directory=imported", "--scratch-dir="+t.TempDir())
 	if err != nil || checked.Checked == nil || checked.Checked.Keys != 600 {
 		t.Errorf("%v, %+v", err, checked)

@@ -14,7 +14,12 @@ import (
 
 	"github.com/quorate/quorate/api/v1alpha1"
 	"github.com/quorate/quorate/internal/backup/redisdump"
-	"github.com/quorate/quorate/internal/cluster/redis"
+	"github.com/quorate/quorate/internal/cluster/redis/acl"
+	redisconfig "github.com/quorate/quorate/internal/cluster/redis/config"
+	"github.com/quorate/quorate/internal/cluster/redis/gate"
+	"github.com/quorate/quorate/internal/cluster/redis/manifests"
+	"github.com/quorate/quorate/internal/cluster/redis/model"
+	"github.com/quorate/quorate/internal/cluster/redis/software"
 )
 
 // terminationLog is where Kubernetes picks up a container's last words.
@@ -40,10 +45,10 @@ func runGateRedis(_ context.Context, args []string) error {
 	flags.StringVar(&g.domain, "domain", "", "domain that the pod's name is completed with to a host name")
 	flags.BoolVar(&g.needPassword, "auth", true, "whether clients need a password")
 	flags.BoolVar(&g.replicated, "replicated", false, "whether there is one primary and no cluster protocol")
-	flags.StringVar(&g.configDir, "config-dir", redis.GateConfigDir, "directory of the ConfigMap")
-	flags.StringVar(&g.authDir, "auth-dir", redis.GateAuthDir, "directory of the passwords")
-	flags.StringVar(&g.dataDir, "data-dir", redis.GateDataDir, "data directory of the server")
-	flags.StringVar(&g.runDir, "run-dir", redis.GateRunDir, "directory to write the configuration to")
+	flags.StringVar(&g.configDir, "config-dir", manifests.GateConfigDir, "directory of the ConfigMap")
+	flags.StringVar(&g.authDir, "auth-dir", manifests.GateAuthDir, "directory of the passwords")
+	flags.StringVar(&g.dataDir, "data-dir", manifests.GateDataDir, "data directory of the server")
+	flags.StringVar(&g.runDir, "run-dir", manifests.GateRunDir, "directory to write the configuration to")
 	if err := flags.Parse(args); err != nil {
 		return err
 	}
@@ -73,18 +78,18 @@ func (g redisGate) run() (message string, err error) {
 	if err != nil {
 		return "", err
 	}
-	decide := redis.Gate
+	decide := gate.Gate
 	if g.replicated {
-		decide = redis.GateReplicated
+		decide = gate.GateReplicated
 	}
 	decision := decide(disk)
 	if !decision.Start {
-		return "", fmt.Errorf("%s%s", redis.HeldBack, decision.Message)
+		return "", fmt.Errorf("%s%s", gate.HeldBack, decision.Message)
 	}
 	if decision.Retire {
-		aside := filepath.Join(g.dataDir, redis.NodesFile+".retired-"+g.now().UTC().Format("20060102T150405Z"))
-		if err := os.Rename(filepath.Join(g.dataDir, redis.NodesFile), aside); err != nil {
-			return "", fmt.Errorf("set %s aside: %w", redis.NodesFile, err)
+		aside := filepath.Join(g.dataDir, model.NodesFile+".retired-"+g.now().UTC().Format("20060102T150405Z"))
+		if err := os.Rename(filepath.Join(g.dataDir, model.NodesFile), aside); err != nil {
+			return "", fmt.Errorf("set %s aside: %w", model.NodesFile, err)
 		}
 	}
 	if decision.SetAside {
@@ -97,7 +102,7 @@ func (g redisGate) run() (message string, err error) {
 
 // setAppendFilesAside moves append-only files out of the way of the server. There is room for one such copy at a time.
 func setAppendFilesAside(dir string) error {
-	from := filepath.Join(dir, redis.AppendDir)
+	from := filepath.Join(dir, model.AppendDir)
 	to := from + ".set-aside"
 	if err := errors.Join(os.RemoveAll(to), os.Rename(from, to)); err != nil {
 		return fmt.Errorf("set the append-only files aside: %w", err)
@@ -106,7 +111,7 @@ func setAppendFilesAside(dir string) error {
 }
 
 func (g redisGate) writeConfig(admitReplicas bool) error {
-	common, err := os.ReadFile(filepath.Join(g.configDir, redis.ConfigKey))
+	common, err := os.ReadFile(filepath.Join(g.configDir, redisconfig.ConfigKey))
 	if err != nil {
 		return fmt.Errorf("read configuration: %w", err)
 	}
@@ -118,12 +123,12 @@ func (g redisGate) writeConfig(admitReplicas bool) error {
 	if err != nil {
 		return err
 	}
-	access := redis.Access{Passwords: passwords, Open: !g.needPassword, Replicated: g.replicated}
+	access := acl.Access{Passwords: passwords, Open: !g.needPassword, Replicated: g.replicated}
 	users, err := access.Users(g.podName, g.software())
 	if err != nil {
 		return err
 	}
-	config, err := redis.PodConfig(string(common), redis.PodFacts{
+	config, err := redisconfig.PodConfig(string(common), redisconfig.PodFacts{
 		Name: g.podName, IP: g.podIP, Host: g.podName + "." + g.domain, Engine: g.engine, Version: g.version,
 		ReplicationPassword: access.ReplicationPassword(g.podName),
 		Announcement:        announcement, Replicated: g.replicated,
@@ -132,21 +137,21 @@ func (g redisGate) writeConfig(admitReplicas bool) error {
 		return err
 	}
 	return errors.Join(
-		os.WriteFile(filepath.Join(g.runDir, redis.UsersFile), []byte(redis.UsersText(users, admitReplicas)), 0o600),
-		os.WriteFile(filepath.Join(g.runDir, redis.ConfigKey), []byte(config), 0o600), //nolint:gosec // a path of our own pod
+		os.WriteFile(filepath.Join(g.runDir, redisconfig.UsersFile), []byte(acl.UsersText(users, admitReplicas)), 0o600),
+		os.WriteFile(filepath.Join(g.runDir, redisconfig.ConfigKey), []byte(config), 0o600), //nolint:gosec // a path of our own pod
 	)
 }
 
 // announcement is what the ConfigMap says of where the pod is reached from outside.
-func (g redisGate) announcement() (redis.Announcement, error) {
-	raw, err := os.ReadFile(filepath.Join(g.configDir, redis.AnnounceKey))
+func (g redisGate) announcement() (model.Announcement, error) {
+	raw, err := os.ReadFile(filepath.Join(g.configDir, redisconfig.AnnounceKey))
 	if errors.Is(err, fs.ErrNotExist) {
-		return redis.Announcement{}, nil
+		return model.Announcement{}, nil
 	}
 	if err != nil {
-		return redis.Announcement{}, fmt.Errorf("read announcements: %w", err)
+		return model.Announcement{}, fmt.Errorf("read announcements: %w", err)
 	}
-	all, err := redis.ReadAnnouncements(raw)
+	all, err := redisconfig.ReadAnnouncements(raw)
 	return all[g.podName], err
 }
 
@@ -167,32 +172,32 @@ func readPasswords(dir string) (map[string]string, error) {
 	return passwords, nil
 }
 
-func (g redisGate) software() redis.Software {
-	return redis.Software{Engine: v1alpha1.RedisEngine(g.engine), Version: g.version}
+func (g redisGate) software() software.Release {
+	return software.Release{Engine: v1alpha1.RedisEngine(g.engine), Version: g.version}
 }
 
 // readDisk returns what an earlier server left in the data directory of the given one.
-func readDisk(dir string, server redis.Software) (redis.Disk, error) {
-	nodes, err := os.ReadFile(filepath.Join(dir, redis.NodesFile)) //nolint:gosec // a path of our own pod
+func readDisk(dir string, server software.Release) (gate.Disk, error) {
+	nodes, err := os.ReadFile(filepath.Join(dir, model.NodesFile)) //nolint:gosec // a path of our own pod
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
-		return redis.Disk{}, fmt.Errorf("read %s: %w", redis.NodesFile, err)
+		return gate.Disk{}, fmt.Errorf("read %s: %w", model.NodesFile, err)
 	}
 	found, head, err := readData(dir)
 	if err != nil {
-		return redis.Disk{}, err
+		return gate.Disk{}, err
 	}
-	disk := redis.Disk{Nodes: strings.TrimSpace(string(nodes)), Data: found, Writer: redis.RDBWriter(head), Server: server}
+	disk := gate.Disk{Nodes: strings.TrimSpace(string(nodes)), Data: found, Writer: gate.RDBWriter(head), Server: server}
 	disk.Foreign = disk.Writer.Engine != "" && disk.Writer.Engine != server.Engine && !reads(server, disk.Writer, head)
 	return disk, nil
 }
 
 // reads reports whether a server reads a dump that another engine wrote, as far as the beginning of the dump tells.
-func reads(server, writer redis.Software, head []byte) bool {
+func reads(server, writer software.Release, head []byte) bool {
 	version, err := redisdump.VersionOf(head)
 	if err != nil {
 		return true // What is damaged is for the server to complain about.
 	}
-	dump := func(s redis.Software) redisdump.Software {
+	dump := func(s software.Release) redisdump.Software {
 		return redisdump.Software{Engine: string(s.Engine), Version: s.Version}
 	}
 	return !errors.Is(redisdump.Compatible(dump(writer), version, dump(server)), redisdump.ErrIncompatible)
@@ -202,7 +207,7 @@ func reads(server, writer redis.Software, head []byte) bool {
 // lists them; without it the server starts empty, whatever else lies around. A dump is such a thing: replicas leave one
 // behind when they sync.
 func readData(dir string) (found bool, head []byte, err error) {
-	manifests, err := filepath.Glob(filepath.Join(dir, redis.AppendDir, "*.manifest"))
+	manifests, err := filepath.Glob(filepath.Join(dir, model.AppendDir, "*.manifest"))
 	if err != nil {
 		return false, nil, fmt.Errorf("look for append-only files: %w", err)
 	}
@@ -214,7 +219,7 @@ func readData(dir string) (found bool, head []byte, err error) {
 		if len(manifest) == 0 {
 			continue
 		}
-		head, err := headOfBase(filepath.Join(dir, redis.AppendDir), string(manifest))
+		head, err := headOfBase(filepath.Join(dir, model.AppendDir), string(manifest))
 		return true, head, err
 	}
 	return false, nil, nil
@@ -222,7 +227,7 @@ func readData(dir string) (found bool, head []byte, err error) {
 
 // headOfBase reads the beginning of the base of the append-only files, nil when there is none.
 func headOfBase(dir, manifest string) ([]byte, error) {
-	base := redis.BaseFile(manifest)
+	base := gate.BaseFile(manifest)
 	if base == "" {
 		return nil, nil
 	}

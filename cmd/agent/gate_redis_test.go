@@ -2,13 +2,15 @@ package main
 
 import (
 	"fmt"
+	"github.com/quorate/quorate/internal/cluster/redis/acl"
+	"github.com/quorate/quorate/internal/cluster/redis/config"
+	"github.com/quorate/quorate/internal/cluster/redis/gate"
+	"github.com/quorate/quorate/internal/cluster/redis/model"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
 	"time"
-
-	"github.com/quorate/quorate/internal/cluster/redis"
 )
 
 // redisPod is the file system of a Redis pod, with the gate in it.
@@ -21,8 +23,8 @@ func redisPod(t *testing.T) redisGate {
 		configDir: filepath.Join(dir, "config"), authDir: filepath.Join(dir, "auth"), dataDir: filepath.Join(dir, "data"), runDir: filepath.Join(dir, "run"),
 		lastWords: filepath.Join(dir, "termination-log"),
 	}
-	write(t, filepath.Join(g.configDir, redis.ConfigKey), "appendonly yes\n")
-	for _, key := range redis.PasswordKeys {
+	write(t, filepath.Join(g.configDir, config.ConfigKey), "appendonly yes\n")
+	for _, key := range acl.PasswordKeys {
 		write(t, filepath.Join(g.authDir, key), "secret-"+key)
 	}
 	for _, d := range []string{g.dataDir, g.runDir} {
@@ -51,8 +53,8 @@ func TestRedisGateWritesPrivateFiles(t *testing.T) {
 		t.Fatalf("%q, %v", message, err)
 	}
 	for name, wants := range map[string][]string{
-		redis.ConfigKey: {"appendonly yes\n", "cluster-announce-ip 10.0.0.2\n", "cluster-announce-hostname carts-0-0.carts-peers.shop.svc.cluster.local\n", "masterauth " + redis.ShardPassword("secret-replication", "carts-0-1") + "\n"},
-		redis.UsersFile: {"user default on resetpass #", "user quorate on resetpass #", "user replication off resetpass #", "user migration on resetpass #"},
+		config.ConfigKey: {"appendonly yes\n", "cluster-announce-ip 10.0.0.2\n", "cluster-announce-hostname carts-0-0.carts-peers.shop.svc.cluster.local\n", "masterauth " + acl.ShardPassword("secret-replication", "carts-0-1") + "\n"},
+		config.UsersFile: {"user default on resetpass #", "user quorate on resetpass #", "user replication off resetpass #", "user migration on resetpass #"},
 	} {
 		path := filepath.Join(g.runDir, name)
 		raw, err := os.ReadFile(path)
@@ -93,11 +95,11 @@ func TestRedisGatePassesOnWhereThePodIsReached(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			g := redisPod(t)
 			g.replicated = tc.replicated
-			write(t, filepath.Join(g.configDir, redis.AnnounceKey), tc.text)
+			write(t, filepath.Join(g.configDir, config.AnnounceKey), tc.text)
 			if message, err := g.run(); err != nil {
 				t.Fatalf("%q, %v", message, err)
 			}
-			raw, err := os.ReadFile(filepath.Join(g.runDir, redis.ConfigKey))
+			raw, err := os.ReadFile(filepath.Join(g.runDir, config.ConfigKey))
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -114,7 +116,7 @@ func TestRedisGatePassesOnWhereThePodIsReached(t *testing.T) {
 		})
 	}
 	g := redisPod(t)
-	write(t, filepath.Join(g.configDir, redis.AnnounceKey), "{")
+	write(t, filepath.Join(g.configDir, config.AnnounceKey), "{")
 	if _, err := g.run(); err == nil {
 		t.Error("what cannot be read is passed over")
 	}
@@ -122,30 +124,30 @@ func TestRedisGatePassesOnWhereThePodIsReached(t *testing.T) {
 
 func TestRedisGateRetiresAnEmptyPrimary(t *testing.T) {
 	g := redisPod(t)
-	write(t, filepath.Join(g.dataDir, redis.NodesFile), ownsSlots)
+	write(t, filepath.Join(g.dataDir, model.NodesFile), ownsSlots)
 	message, err := g.run()
 	if err != nil || !strings.Contains(message, "its data is gone") {
 		t.Fatalf("%q, %v", message, err)
 	}
-	if _, err := os.Stat(filepath.Join(g.dataDir, redis.NodesFile)); err == nil {
+	if _, err := os.Stat(filepath.Join(g.dataDir, model.NodesFile)); err == nil {
 		t.Error("the old identity is still in place")
 	}
-	if aside, _ := filepath.Glob(filepath.Join(g.dataDir, redis.NodesFile+".retired-*")); len(aside) != 1 {
+	if aside, _ := filepath.Glob(filepath.Join(g.dataDir, model.NodesFile+".retired-*")); len(aside) != 1 {
 		t.Errorf("set aside: %v", aside)
 	}
 }
 
 func TestRedisGateStartsAPrimaryWithItsData(t *testing.T) {
 	g := redisPod(t)
-	write(t, filepath.Join(g.dataDir, redis.NodesFile), ownsSlots)
-	write(t, filepath.Join(g.dataDir, redis.AppendDir, "appendonly.aof.manifest"), "file appendonly.aof.1.base.rdb seq 1 type b\n")
+	write(t, filepath.Join(g.dataDir, model.NodesFile), ownsSlots)
+	write(t, filepath.Join(g.dataDir, model.AppendDir, "appendonly.aof.manifest"), "file appendonly.aof.1.base.rdb seq 1 type b\n")
 	if message, err := g.run(); err != nil || message != "" {
 		t.Fatalf("%q, %v", message, err)
 	}
-	if _, err := os.Stat(filepath.Join(g.dataDir, redis.NodesFile)); err != nil {
+	if _, err := os.Stat(filepath.Join(g.dataDir, model.NodesFile)); err != nil {
 		t.Error(err)
 	}
-	users, err := os.ReadFile(filepath.Join(g.runDir, redis.UsersFile))
+	users, err := os.ReadFile(filepath.Join(g.runDir, config.UsersFile))
 	if err != nil || !strings.Contains(string(users), "user replication on resetpass #") {
 		t.Errorf("its replicas are not let in: %v\n%s", err, users)
 	}
@@ -158,14 +160,14 @@ func TestRedisGateHolds(t *testing.T) {
 	}{
 		"a server whose password is missing": {func(t *testing.T, g *redisGate) {
 			t.Helper()
-			if err := os.Remove(filepath.Join(g.authDir, redis.PasswordOperator)); err != nil {
+			if err := os.Remove(filepath.Join(g.authDir, acl.PasswordOperator)); err != nil {
 				t.Fatal(err)
 			}
 		}, "no password under the key \"operator\""},
 		"a pod without an address": {func(_ *testing.T, g *redisGate) { g.podIP = "" }, "POD_IP"},
 		"a manifest without the identity": {func(t *testing.T, g *redisGate) {
 			t.Helper()
-			write(t, filepath.Join(g.dataDir, redis.AppendDir, "appendonly.aof.manifest"), "file x\n")
+			write(t, filepath.Join(g.dataDir, model.AppendDir, "appendonly.aof.manifest"), "file x\n")
 		}, "held back"},
 	}
 	for name, tc := range tests {
@@ -176,7 +178,7 @@ func TestRedisGateHolds(t *testing.T) {
 			if err == nil || !strings.Contains(err.Error(), tc.want) {
 				t.Fatalf("error %v, want one with %q", err, tc.want)
 			}
-			if _, err := os.Stat(filepath.Join(g.runDir, redis.ConfigKey)); err == nil {
+			if _, err := os.Stat(filepath.Join(g.runDir, config.ConfigKey)); err == nil {
 				t.Error("the configuration was written all the same")
 			}
 		})
@@ -186,9 +188,9 @@ func TestRedisGateHolds(t *testing.T) {
 // TestRedisGateSetsAsideWhatTheServerCannotRead: a replica whose upgrade was set back.
 func TestRedisGateSetsAsideWhatTheServerCannotRead(t *testing.T) {
 	g := redisPod(t)
-	files := filepath.Join(g.dataDir, redis.AppendDir)
+	files := filepath.Join(g.dataDir, model.AppendDir)
 	for range 2 { // The second time something has been set aside before.
-		write(t, filepath.Join(g.dataDir, redis.NodesFile), strings.Replace(ownsSlots, "master - 0 0 3 connected 0-5460", "slave ab 0 0 3 connected", 1))
+		write(t, filepath.Join(g.dataDir, model.NodesFile), strings.Replace(ownsSlots, "master - 0 0 3 connected 0-5460", "slave ab 0 0 3 connected", 1))
 		write(t, filepath.Join(files, "appendonly.aof.manifest"), "file appendonly.aof.1.base.rdb seq 1 type b\n")
 		write(t, filepath.Join(files, "appendonly.aof.1.base.rdb"), "REDIS0012\xfa\x09redis-ver\x058.2.1\xff")
 		message, err := g.run()
@@ -224,11 +226,11 @@ func TestRedisGateComparesVersionsWithinOneEngine(t *testing.T) {
 				t.Parallel()
 				g := redisPod(t)
 				g.engine, g.version, g.replicated = tc.engine, tc.version, replicated
-				write(t, filepath.Join(g.dataDir, redis.NodesFile), ownsSlots)
-				write(t, filepath.Join(g.dataDir, redis.AppendDir, "appendonly.aof.manifest"), "file appendonly.aof.1.base.rdb seq 1 type b\n")
-				write(t, filepath.Join(g.dataDir, redis.AppendDir, "appendonly.aof.1.base.rdb"), tc.base)
+				write(t, filepath.Join(g.dataDir, model.NodesFile), ownsSlots)
+				write(t, filepath.Join(g.dataDir, model.AppendDir, "appendonly.aof.manifest"), "file appendonly.aof.1.base.rdb seq 1 type b\n")
+				write(t, filepath.Join(g.dataDir, model.AppendDir, "appendonly.aof.1.base.rdb"), tc.base)
 				_, err := g.run()
-				if (err != nil) != (tc.want != "") || (err != nil && !strings.Contains(err.Error(), redis.HeldBack)) || (err != nil && !strings.Contains(err.Error(), tc.want)) {
+				if (err != nil) != (tc.want != "") || (err != nil && !strings.Contains(err.Error(), gate.HeldBack)) || (err != nil && !strings.Contains(err.Error(), tc.want)) {
 					t.Errorf("error %v, want %q", err, tc.want)
 				}
 			})

@@ -18,9 +18,11 @@ import (
 
 	"github.com/quorate/quorate/internal/backup/job"
 	"github.com/quorate/quorate/internal/backup/redisdump"
-	"github.com/quorate/quorate/internal/cluster/redis"
+	"github.com/quorate/quorate/internal/cluster/redis/acl"
+	"github.com/quorate/quorate/internal/cluster/redis/model"
 	"github.com/quorate/quorate/internal/cluster/redis/redisclient"
 	"github.com/quorate/quorate/internal/cluster/redis/resp"
+	"github.com/quorate/quorate/internal/cluster/redis/slots"
 	"github.com/quorate/quorate/internal/goroutine"
 )
 
@@ -40,7 +42,7 @@ type redisServers struct {
 	external []*url.URL
 
 	secure *tls.Config
-	access redis.Access
+	access acl.Access
 	// names in certificates, by addresses that are not.
 	names map[string]string
 }
@@ -54,7 +56,7 @@ type redisServer struct {
 // redisView is what a server said of itself.
 type redisView struct {
 	redisServer
-	node      *redis.Node
+	node      *model.Node
 	candidate redisdump.Candidate
 	// users are those that clients connect as, in the terms of ACL LIST, without passwords.
 	users []string
@@ -93,7 +95,7 @@ func (s *redisServers) prepare() error {
 	if err != nil {
 		return err
 	}
-	s.access = redis.Access{Passwords: passwords, Replicated: s.replicated}
+	s.access = acl.Access{Passwords: passwords, Replicated: s.replicated}
 	s.secure, err = clientTLS(s.tlsDir)
 	if err == nil && len(s.external) > 0 {
 		s.secureExternal()
@@ -151,7 +153,7 @@ func (s *redisServers) look(ctx context.Context) ([]redisView, error) {
 
 // haveAllSlots reports whether the servers have all slots, and none of them knows of another one that has any.
 func haveAllSlots(views []redisView) bool {
-	var owned []redis.Slots
+	var owned []slots.Set
 	for _, v := range views {
 		owned = append(owned, v.node.Self().Slots)
 		for p := range v.node.All() {
@@ -160,7 +162,7 @@ func haveAllSlots(views []redisView) bool {
 			}
 		}
 	}
-	return len(redis.Union(owned...).Missing()) == 0
+	return len(slots.Union(owned...).Missing()) == 0
 }
 
 func (s *redisServers) ask(ctx context.Context, server redisServer) (redisView, error) {
@@ -169,8 +171,8 @@ func (s *redisServers) ask(ctx context.Context, server redisServer) (redisView, 
 	}
 	v := redisView{redisServer: server}
 	var logins []redisclient.Login
-	for _, p := range s.access.Works(redis.PasswordOperator) {
-		logins = append(logins, redisclient.Login{Username: redis.UserOperator, Password: p})
+	for _, p := range s.access.Works(acl.PasswordOperator) {
+		logins = append(logins, redisclient.Login{Username: acl.UserOperator, Password: p})
 	}
 	options := redisclient.Options{
 		Logins: logins, Replicated: s.replicated,
@@ -189,7 +191,7 @@ func (s *redisServers) ask(ctx context.Context, server redisServer) (redisView, 
 	if v.node, err = c.Read(ctx); err != nil {
 		return redisView{}, err
 	}
-	info := s.client(server.addr, redis.UserOperator, logins[0].Password)
+	info := s.client(server.addr, acl.UserOperator, logins[0].Password)
 	defer func() { _ = info.Close() }()
 	text, err := info.Info(ctx).Result()
 	if err != nil {
@@ -202,6 +204,6 @@ func (s *redisServers) ask(ctx context.Context, server redisServer) (redisView, 
 	if err != nil && !goredis.HasErrorPrefix(err, "NOPERM") { // A server that an earlier version of the operator started may not tell.
 		return redisView{}, fmt.Errorf("ask for its users: %w", err)
 	}
-	v.users = redis.PublicUsers(users)
+	v.users = acl.PublicUsers(users)
 	return v, nil
 }

@@ -6,7 +6,10 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/quorate/quorate/internal/cluster/redis"
+	"github.com/quorate/quorate/internal/cluster/redis/acl"
+	"github.com/quorate/quorate/internal/cluster/redis/model"
+	"github.com/quorate/quorate/internal/cluster/redis/slots"
+	"github.com/quorate/quorate/internal/cluster/redis/software"
 	"github.com/quorate/quorate/test/loopback"
 )
 
@@ -16,20 +19,20 @@ func TestTheUsersOfClientsAreReadWithoutTheirPasswords(t *testing.T) {
 			port := strconv.Itoa(loopback.Port(t))
 			addr := "127.0.0.1:" + port
 			c := rdbServer(t, name, shortDir(t), "--bind", "127.0.0.1", "--port", port)
-			access := redis.Access{Replicated: true, Passwords: map[string]string{}}
-			for i, key := range redis.PasswordKeys {
+			access := acl.Access{Replicated: true, Passwords: map[string]string{}}
+			for i, key := range acl.PasswordKeys {
 				access.Passwords[key] = "secret-" + strconv.Itoa(i)
 			}
-			users, err := access.Users("carts-0-0", redis.Software{Engine: "redis", Version: "7.0.0"})
+			users, err := access.Users("carts-0-0", software.Release{Engine: "redis", Version: "7.0.0"})
 			if err != nil {
 				t.Fatal(err)
 			}
 			for _, u := range users {
-				args := []any{"ACL", "SETUSER", u.Name, "on", ">" + access.Passwords[redis.PasswordOperator]}
+				args := []any{"ACL", "SETUSER", u.Name, "on", ">" + access.Passwords[acl.PasswordOperator]}
 				for _, word := range append(u.Keys, u.Commands...) {
 					args = append(args, word)
 				}
-				if err := c.Do(t.Context(), args...).Err(); err != nil && u.Name == redis.UserOperator {
+				if err := c.Do(t.Context(), args...).Err(); err != nil && u.Name == acl.UserOperator {
 					t.Fatal(err)
 				}
 			}
@@ -71,7 +74,7 @@ func TestAShardWithoutSlotsNeedsNoServerThatAnswers(t *testing.T) {
 		servers = append(servers, redisServer{shard, "carts-" + strconv.Itoa(shard) + "-0", n.addr})
 	}
 	look := func(of ...redisServer) (int, string) {
-		s := redisServers{servers: of, access: redis.Access{Passwords: serverPasswords}}
+		s := redisServers{servers: of, access: acl.Access{Passwords: serverPasswords}}
 		views, err := s.look(t.Context())
 		if err == nil {
 			return len(views), ""
@@ -97,17 +100,17 @@ func TestAShardWithoutSlotsNeedsNoServerThatAnswers(t *testing.T) {
 
 // A server may have been replaced as the owner of slots by one that does not answer, and not know that yet.
 func TestServersHaveAllSlotsWhenNoneSaysOtherwise(t *testing.T) {
-	all := redis.Slots{{From: 0, To: redis.SlotCount - 1}}
-	self := func(id string, slots redis.Slots, others ...redis.Peer) redisView {
-		return redisView{node: &redis.Node{ID: id, Peers: append(others, redis.Peer{ID: id, Myself: true, Slots: slots})}}
+	all := slots.Set{{From: 0, To: slots.Count - 1}}
+	self := func(id string, slots slots.Set, others ...model.Peer) redisView {
+		return redisView{node: &model.Node{ID: id, Peers: append(others, model.Peer{ID: id, Myself: true, Slots: slots})}}
 	}
 	for name, tc := range map[string]struct {
 		views []redisView
 		want  bool
 	}{
-		"one has them all":                    {[]redisView{self("a", all), self("b", nil, redis.Peer{ID: "a", Slots: all}, redis.Peer{ID: "c"})}, true},
-		"another one is said to have some":    {[]redisView{self("a", all), self("b", nil, redis.Peer{ID: "c", Slots: redis.Slots{{From: 1, To: 1}}})}, false},
-		"a slot is nobody's":                  {[]redisView{self("a", redis.Slots{{From: 1, To: redis.SlotCount - 1}})}, false},
+		"one has them all":                    {[]redisView{self("a", all), self("b", nil, model.Peer{ID: "a", Slots: all}, model.Peer{ID: "c"})}, true},
+		"another one is said to have some":    {[]redisView{self("a", all), self("b", nil, model.Peer{ID: "c", Slots: slots.Set{{From: 1, To: 1}}})}, false},
+		"a slot is nobody's":                  {[]redisView{self("a", slots.Set{{From: 1, To: slots.Count - 1}})}, false},
 		"there is nobody who could have them": {nil, false},
 	} {
 		if got := haveAllSlots(tc.views); got != tc.want {
@@ -130,7 +133,7 @@ func TestAShardWithoutSlotsIsNotCopied(t *testing.T) {
 		}
 		return nil
 	})
-	b := redisBackup{redisServers: redisServers{access: redis.Access{Passwords: serverPasswords}}}
+	b := redisBackup{redisServers: redisServers{access: acl.Access{Passwords: serverPasswords}}}
 	for shard, n := range append(nodes, right) {
 		b.servers = append(b.servers, redisServer{shard, "carts-" + strconv.Itoa(shard) + "-0", n.addr})
 	}

@@ -17,9 +17,11 @@ import (
 	"github.com/quorate/quorate/internal/backup"
 	"github.com/quorate/quorate/internal/backup/job"
 	"github.com/quorate/quorate/internal/backup/redisdump"
-	"github.com/quorate/quorate/internal/cluster/redis"
+	"github.com/quorate/quorate/internal/cluster/redis/acl"
+	"github.com/quorate/quorate/internal/cluster/redis/planner"
 	"github.com/quorate/quorate/internal/cluster/redis/redisclient"
 	"github.com/quorate/quorate/internal/cluster/redis/resp"
+	redisslots "github.com/quorate/quorate/internal/cluster/redis/slots"
 	"github.com/quorate/quorate/internal/goroutine"
 )
 
@@ -32,14 +34,14 @@ type redisRestore struct {
 	// empty says that keys in the slots of into are deleted before: they are of another backup.
 	empty bool
 	// wanted are the slots that are loaded; none: all.
-	wanted redis.Slots
+	wanted redisslots.Set
 	// into are the servers that import slots, by pod; none: each key goes to the owner of its slot.
-	into map[string]redis.Slots
+	into map[string]redisslots.Set
 }
 
 // runRestoreRedis loads a backup into a cluster that runs. A key that is there already is left alone, so that it can be done again.
 func runRestoreRedis(ctx context.Context, args []string) error {
-	r := &redisRestore{into: map[string]redis.Slots{}}
+	r := &redisRestore{into: map[string]redisslots.Set{}}
 	fs := flag.NewFlagSet("restore redis", flag.ContinueOnError)
 	r.backupJob.flags(fs)
 	r.redisServers.flags(fs)
@@ -53,15 +55,15 @@ func runRestoreRedis(ctx context.Context, args []string) error {
 func (r *redisRestore) flags(fs *flag.FlagSet) {
 	fs.BoolVar(&r.replace, "replace", false, "delete all keys and functions of the servers first")
 	fs.BoolVar(&r.empty, "empty", false, "delete the keys in slots that servers import (see --into) first")
-	fs.TextVar(&r.wanted, "slots", redis.Slots(nil), "slots whose keys are loaded, as \"0-99 200\"; default: all")
+	fs.TextVar(&r.wanted, "slots", redisslots.Set(nil), "slots whose keys are loaded, as \"0-99 200\"; default: all")
 	fs.Func("into", "pod=slots of a server that imports them; repeat for every one", func(text string) error {
 		pod, slots, ok := strings.Cut(text, "=")
-		parsed, err := redis.ParseSlots(slots)
+		parsed, err := redisslots.Parse(slots)
 		if !ok || err != nil || len(parsed) == 0 {
 			return errors.New("write pod=slots")
 		}
 		r.into[pod] = parsed
-		r.wanted = redis.Union(r.wanted, parsed)
+		r.wanted = redisslots.Union(r.wanted, parsed)
 		return nil
 	})
 }
@@ -148,7 +150,7 @@ func (r *redisRestore) processes(ctx context.Context) ([]string, error) {
 	var out []string
 	for _, v := range views {
 		if r.takes(v) {
-			out = append(out, redis.LoadedInto(v.pod, v.node.Process, r.into[v.pod]))
+			out = append(out, planner.LoadedInto(v.pod, v.node.Process, r.into[v.pod]))
 		}
 	}
 	slices.Sort(out)
@@ -179,7 +181,7 @@ func (r *redisRestore) missingUsers(ctx context.Context, backedUp []string) (str
 	for _, v := range views {
 		present = append(present, v.users...)
 	}
-	missing := redis.UsersWithout(backedUp, present)
+	missing := acl.UsersWithout(backedUp, present)
 	for i, name := range missing {
 		if len(name) > 64 {
 			missing[i] = strings.ToValidUTF8(name[:64], "") + "..."
@@ -257,7 +259,7 @@ func (r *redisRestore) complete(m backup.Manifest, s redisdump.LoadSummary) erro
 
 // target is where keys go: by the slots that the servers have now, asked of themselves and reached under the names of their pods.
 func (r *redisRestore) target(ctx context.Context) (redisdump.Target, func(), error) {
-	password := r.access.Passwords[redis.PasswordMigration]
+	password := r.access.Passwords[acl.PasswordMigration]
 	if r.replicated {
 		views, err := r.look(ctx)
 		if err != nil {
@@ -265,7 +267,7 @@ func (r *redisRestore) target(ctx context.Context) (redisdump.Target, func(), er
 		}
 		for _, v := range views {
 			if v.candidate.Primary {
-				c := r.client(v.addr, redis.UserMigration, password)
+				c := r.client(v.addr, acl.UserMigration, password)
 				return redisdump.IntoServer(c), func() { _ = c.Close() }, nil
 			}
 		}
@@ -275,7 +277,7 @@ func (r *redisRestore) target(ctx context.Context) (redisdump.Target, func(), er
 		return nil, nil, err
 	}
 	c := redisclient.NewBoundedCluster(goredis.ClusterOptions{
-		ClusterSlots: r.slots, Username: redis.UserMigration, Password: password, DisableIdentity: true, ContextTimeoutEnabled: true,
+		ClusterSlots: r.slots, Username: acl.UserMigration, Password: password, DisableIdentity: true, ContextTimeoutEnabled: true,
 		Dialer:      func(ctx context.Context, _, addr string) (net.Conn, error) { return r.dial(ctx, addr) },
 		DialTimeout: askServerTimeout, ReadTimeout: valueTimeout, WriteTimeout: valueTimeout,
 		MaintNotificationsConfig: &maintnotifications.Config{Mode: maintnotifications.ModeDisabled},
@@ -290,7 +292,7 @@ func (r *redisRestore) slots(ctx context.Context) ([]goredis.ClusterSlot, error)
 		return nil, err
 	}
 	var out []goredis.ClusterSlot
-	var owned []redis.Slots
+	var owned []redisslots.Set
 	for _, v := range views {
 		slots := v.node.Self().Slots
 		if len(r.into) > 0 {
@@ -307,14 +309,14 @@ func (r *redisRestore) slots(ctx context.Context) ([]goredis.ClusterSlot, error)
 			out = append(out, goredis.ClusterSlot{Start: span.From, End: span.To, Nodes: []goredis.ClusterNode{{ID: v.node.ID, Addr: v.addr}}})
 		}
 	}
-	if missing := r.wantedOf(redis.Union(owned...).Missing()); len(missing) > 0 {
+	if missing := r.wantedOf(redisslots.Union(owned...).Missing()); len(missing) > 0 {
 		return nil, fmt.Errorf("slots %s have no owner", missing)
 	}
 	return out, nil
 }
 
 // wantedOf are those of the slots that are loaded.
-func (r *redisRestore) wantedOf(slots redis.Slots) redis.Slots {
+func (r *redisRestore) wantedOf(slots redisslots.Set) redisslots.Set {
 	if len(r.wanted) == 0 {
 		return slots
 	}

@@ -19,8 +19,12 @@ import (
 
 	"github.com/quorate/quorate/api/v1alpha1"
 	"github.com/quorate/quorate/internal/backup/redisdump"
-	"github.com/quorate/quorate/internal/cluster/redis"
+	redisacl "github.com/quorate/quorate/internal/cluster/redis/acl"
+	"github.com/quorate/quorate/internal/cluster/redis/planner"
 	"github.com/quorate/quorate/internal/cluster/redis/redisclient"
+	redisslots "github.com/quorate/quorate/internal/cluster/redis/slots"
+	"github.com/quorate/quorate/internal/cluster/redis/software"
+	"github.com/quorate/quorate/internal/cluster/redis/steps"
 	"github.com/quorate/quorate/test/loopback"
 	"github.com/quorate/quorate/test/stores"
 )
@@ -29,7 +33,7 @@ import (
 var redisEngines = []string{"redis-7.0", "redis-8.0", "valkey-8.1", "valkey-9.1"}
 
 var serverPasswords = map[string]string{
-	redis.PasswordDefault: "a", redis.PasswordOperator: "b", redis.PasswordReplication: "c", redis.PasswordMigration: "d",
+	redisacl.PasswordDefault: "a", redisacl.PasswordOperator: "b", redisacl.PasswordReplication: "c", redisacl.PasswordMigration: "d",
 }
 
 // redisProcess is a server that has just the users that Quorate gives it. Clients are let in.
@@ -48,14 +52,14 @@ func startRedis(t *testing.T, engine string, args ...string) *redisProcess {
 	_, version, _ := strings.Cut(filepath.Base(filepath.Dir(bin)), "-")
 	p := &redisProcess{port: loopback.ClusterPort(t)}
 	p.addr = "localhost:" + strconv.Itoa(p.port)
-	access := redis.Access{Passwords: serverPasswords, Open: true, Replicated: len(args) == 0}
-	users, err := access.Users(p.addr, redis.Software{Engine: v1alpha1.RedisEngine(name), Version: version})
+	access := redisacl.Access{Passwords: serverPasswords, Open: true, Replicated: len(args) == 0}
+	users, err := access.Users(p.addr, software.Release{Engine: v1alpha1.RedisEngine(name), Version: version})
 	if err != nil {
 		t.Fatal(err)
 	}
 	home := t.TempDir()
 	acl := filepath.Join(home, "users.acl")
-	if err := os.WriteFile(acl, []byte(redis.UsersText(users, true)), 0o600); err != nil {
+	if err := os.WriteFile(acl, []byte(redisacl.UsersText(users, true)), 0o600); err != nil {
 		t.Fatal(err)
 	}
 	p.cmd = exec.Command(filepath.Join(bin, name+"-server"), append([]string{ //nolint:noctx // It ends with the test, see below.
@@ -135,7 +139,7 @@ func startShards(t *testing.T, engine string) []*redisProcess {
 	var nodes []*redisProcess
 	for shard := range 3 {
 		p := startRedis(t, engine, clustered...)
-		slots := redis.Share(shard, 3)
+		slots := redisslots.Share(shard, 3)
 		for _, err := range []error{
 			p.Do(t.Context(), "CLUSTER", "SET-CONFIG-EPOCH", shard+1).Err(),
 			p.ClusterAddSlotsRange(t.Context(), slots[0].From, slots[0].To).Err(),
@@ -173,7 +177,7 @@ func fillShards(t *testing.T, nodes []*redisProcess, prefix string, n int) {
 	for i := range n {
 		key := prefix + strconv.Itoa(i)
 		for shard, node := range nodes {
-			if len(nodes) == 1 || redis.Share(shard, len(nodes)).Has(redisdump.Slot([]byte(key))) {
+			if len(nodes) == 1 || redisslots.Share(shard, len(nodes)).Has(redisdump.Slot([]byte(key))) {
 				if err := node.Set(t.Context(), key, i, 0).Err(); err != nil {
 					t.Fatal(err)
 				}
@@ -195,10 +199,10 @@ func digestOf(t *testing.T, nodes ...*redisProcess) (sum redisdump.Digest) {
 }
 
 // mover is a connection to a server as the user that moves keys.
-func moverOf(t *testing.T, p *redisProcess) redis.Mover {
+func moverOf(t *testing.T, p *redisProcess) steps.Mover {
 	t.Helper()
 	m := redisclient.NewMover(redisclient.Options{
-		Logins: []redisclient.Login{{Username: redis.UserMigration, Password: serverPasswords[redis.PasswordMigration]}},
+		Logins: []redisclient.Login{{Username: redisacl.UserMigration, Password: serverPasswords[redisacl.PasswordMigration]}},
 		Dial: func(ctx context.Context) (net.Conn, error) {
 			var d net.Dialer
 			return d.DialContext(ctx, "tcp", p.addr)
@@ -277,7 +281,7 @@ func TestLostSlotsAreLoadedIntoAServerThatImportsThem(t *testing.T) {
 		t.Helper()
 		nodes := startShards(t, engine)
 		fillShards(t, nodes, "key", 3000)
-		lost := redis.Share(2, 3)
+		lost := redisslots.Share(2, 3)
 		want, url := digestOf(t, nodes...), backedUp(t, engine, servers(t, nodes...))
 		dead := nodes[2].ClusterMyID(t.Context()).Val()
 		nodes[2].kill()
@@ -293,14 +297,14 @@ func TestLostSlotsAreLoadedIntoAServerThatImportsThem(t *testing.T) {
 		})
 		id := fresh.ClusterMyID(t.Context()).Val()
 		m := moverOf(t, fresh)
-		if err := (redis.ImportLost{Pod: fresh.addr, ID: id, Other: dead, Slots: lost}).Run(t.Context(), m); err != nil {
+		if err := (steps.ImportLost{Pod: fresh.addr, ID: id, Other: dead, Slots: lost}).Run(t.Context(), m); err != nil {
 			t.Fatal(err)
 		}
 		all := []*redisProcess{nodes[0], nodes[1], fresh}
 		args := append([]string{"--url=" + url, "--directory=one", "--into=" + fresh.addr + "=" + lost.String()}, servers(t, all...)...)
 		r, err := runJob(t, runRestoreRedis, args...)
 		process, _ := m.Process(t.Context())
-		if err != nil || r.Restored.Into != redis.LoadedInto(fresh.addr, process, lost) || r.Restored.Keys == 0 {
+		if err != nil || r.Restored.Into != planner.LoadedInto(fresh.addr, process, lost) || r.Restored.Keys == 0 {
 			t.Fatalf("%v, %+v", err, r)
 		}
 		leave(t, fresh, lost)
@@ -321,7 +325,7 @@ func TestLostSlotsAreLoadedIntoAServerThatImportsThem(t *testing.T) {
 		if owned := ownedBy(t, nodes[0], dead); !owned.Equal(lost) {
 			t.Errorf("the others believe that the dead one owns %s", owned)
 		}
-		if err := (redis.OwnLoaded{Pod: fresh.addr, ID: id, Slots: lost}).Run(t.Context(), m); err != nil {
+		if err := (steps.OwnLoaded{Pod: fresh.addr, ID: id, Slots: lost}).Run(t.Context(), m); err != nil {
 			t.Fatal(err)
 		}
 		until(t, "the others know the new owner", func() error {
@@ -345,7 +349,7 @@ func TestLostSlotsAreLoadedIntoAServerThatImportsThem(t *testing.T) {
 }
 
 // leave writes a key that the backup does not have into a slot that a server imports.
-func leave(t *testing.T, p *redisProcess, slots redis.Slots) {
+func leave(t *testing.T, p *redisProcess, slots redisslots.Set) {
 	t.Helper()
 	for i := 0; ; i++ {
 		key := "left" + strconv.Itoa(i)
@@ -363,7 +367,7 @@ func leave(t *testing.T, p *redisProcess, slots redis.Slots) {
 }
 
 // keyIn is a key of a slot of a set.
-func keyIn(slots redis.Slots) string {
+func keyIn(slots redisslots.Set) string {
 	for i := 0; ; i++ {
 		if key := "key" + strconv.Itoa(i); slots.Has(redisdump.Slot([]byte(key))) {
 			return key
@@ -372,21 +376,21 @@ func keyIn(slots redis.Slots) string {
 }
 
 // ownedBy is what a server thinks that another one owns.
-func ownedBy(t *testing.T, n *redisProcess, id string) redis.Slots {
+func ownedBy(t *testing.T, n *redisProcess, id string) redisslots.Set {
 	t.Helper()
-	var ranges []redis.Range
+	var ranges []redisslots.Range
 	for line := range strings.Lines(n.ClusterNodes(t.Context()).Val()) {
 		words := strings.Fields(line)
 		if len(words) < 9 || words[0] != id {
 			continue
 		}
 		for _, w := range words[8:] {
-			if r, err := redis.ParseRange(w); err == nil {
+			if r, err := redisslots.ParseRange(w); err == nil {
 				ranges = append(ranges, r)
 			}
 		}
 	}
-	return redis.NewSlots(ranges...)
+	return redisslots.New(ranges...)
 }
 
 func TestARestoreIsToldWhatDoesNotFit(t *testing.T) {
@@ -410,15 +414,15 @@ func TestALoadFailsWhenAServerIsAnotherOneAtItsEnd(t *testing.T) {
 	for shard, n := range nodes {
 		r.servers = append(r.servers, redisServer{shard, n.addr, n.addr})
 	}
-	r.access = redis.Access{Passwords: serverPasswords}
+	r.access = redisacl.Access{Passwords: serverPasswords}
 	before, err := r.processes(t.Context())
 	if err != nil || len(before) != 3 {
 		t.Fatalf("%v, %v", before, err)
 	}
 	process, _ := moverOf(t, nodes[1]).Process(t.Context())
-	slots := redis.NewSlots(redis.Range{From: 1, To: 2})
-	r.into = map[string]redis.Slots{nodes[1].addr: slots}
-	if into, err := r.processes(t.Context()); err != nil || !slices.Equal(into, []string{redis.LoadedInto(nodes[1].addr, process, slots)}) {
+	slots := redisslots.New(redisslots.Range{From: 1, To: 2})
+	r.into = map[string]redisslots.Set{nodes[1].addr: slots}
+	if into, err := r.processes(t.Context()); err != nil || !slices.Equal(into, []string{planner.LoadedInto(nodes[1].addr, process, slots)}) {
 		t.Errorf("%v, %v", into, err)
 	}
 }

@@ -26,7 +26,7 @@ import (
 	"github.com/quorate/quorate/internal/backup/planner"
 	"github.com/quorate/quorate/internal/cluster"
 	etcdmanifests "github.com/quorate/quorate/internal/cluster/etcd/manifests"
-	"github.com/quorate/quorate/internal/cluster/redis"
+	redismanifests "github.com/quorate/quorate/internal/cluster/redis/manifests"
 	"github.com/quorate/quorate/test/need"
 )
 
@@ -537,7 +537,7 @@ func TestImagesComeFromTheRegistryOfTheOperator(t *testing.T) {
 	} {
 		o := &v1alpha1.RedisCluster{ObjectMeta: metav1.ObjectMeta{Name: name}, Spec: v1alpha1.RedisClusterSpec{Engine: tc.engine, Version: "8.1.1", Shards: 3}}
 		w.create(o)
-		w.servers(o, v1alpha1.ComponentRedis, redis.ContainerServer, tc.image)
+		w.servers(o, v1alpha1.ComponentRedis, redismanifests.ContainerServer, tc.image)
 		want(o, tc.want)
 	}
 }

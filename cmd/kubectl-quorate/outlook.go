@@ -27,7 +27,9 @@ import (
 	etcdmanifests "github.com/quorate/quorate/internal/cluster/etcd/manifests"
 	etcdmodel "github.com/quorate/quorate/internal/cluster/etcd/model"
 	etcdplanner "github.com/quorate/quorate/internal/cluster/etcd/planner"
-	"github.com/quorate/quorate/internal/cluster/redis"
+	redismanifests "github.com/quorate/quorate/internal/cluster/redis/manifests"
+	redismodel "github.com/quorate/quorate/internal/cluster/redis/model"
+	redisplanner "github.com/quorate/quorate/internal/cluster/redis/planner"
 )
 
 // outlook is what the operator would see of a cluster and decide about it at this moment. It is found by the operator's own code, with
@@ -48,7 +50,7 @@ type outlook struct {
 	act func(context.Context, cluster.Step) error
 	// etcd or redis is what was seen.
 	etcd  *etcdmodel.State
-	redis *redis.State
+	redis *redismodel.State
 }
 
 // observer is the part of the operator that reads, and what it could not see.
@@ -142,7 +144,7 @@ func (out *outlook) ofRedis(ctx context.Context, k *rediscluster.Reconciler, o *
 	if err := out.decided(err); err != nil || out.err != nil {
 		return err
 	}
-	out.redis, out.plan, out.explanation = &s, k.Next(s), redis.Explain(s)
+	out.redis, out.plan, out.explanation = &s, k.Next(s), redisplanner.Explain(s)
 	out.act = func(ctx context.Context, step cluster.Step) error { return k.Act(ctx, o, step) }
 	for _, p := range s.Pods {
 		if p.Node == nil {
@@ -166,8 +168,8 @@ func (out *outlook) decided(err error) error {
 }
 
 // primaryOf is the server that a replica copies, nil for none that was seen.
-func primaryOf(pods []redis.Pod, replica redis.Pod) *redis.Pod {
-	i := slices.IndexFunc(pods, func(p redis.Pod) bool {
+func primaryOf(pods []redismodel.Pod, replica redismodel.Pod) *redismodel.Pod {
+	i := slices.IndexFunc(pods, func(p redismodel.Pod) bool {
 		if p.Node == nil || p.Name == replica.Name || replica.Node == nil {
 			return false
 		}
@@ -282,7 +284,7 @@ func registryOf(ctx context.Context, c client.Reader, o clusterObject) (string, 
 	case *v1alpha1.EtcdCluster:
 		own = o.Spec.Image
 	case *v1alpha1.RedisCluster:
-		name, own, registry = redis.ContainerServer, o.Spec.Image, redis.RegistryOf
+		name, own, registry = redismanifests.ContainerServer, o.Spec.Image, redismanifests.RegistryOf
 	}
 	i := slices.IndexFunc(servers.Containers, func(c corev1.Container) bool { return c.Name == name })
 	if i < 0 || own != nil {

@@ -11,7 +11,9 @@ import (
 	"github.com/quorate/quorate/internal/cluster"
 	etcdmodel "github.com/quorate/quorate/internal/cluster/etcd/model"
 	etcdsteps "github.com/quorate/quorate/internal/cluster/etcd/steps"
-	"github.com/quorate/quorate/internal/cluster/redis"
+	redismodel "github.com/quorate/quorate/internal/cluster/redis/model"
+	redisplanner "github.com/quorate/quorate/internal/cluster/redis/planner"
+	redissteps "github.com/quorate/quorate/internal/cluster/redis/steps"
 )
 
 const promoteHelp = `Make another member the leader of etcd, or a replica the primary of its shard, without losing a write.
@@ -138,8 +140,8 @@ func promoteMember(s *etcdmodel.State, pod string) ([]cluster.Step, error) {
 }
 
 // promoteReplica hands a shard to a replica that has everything.
-func promoteReplica(s *redis.State, pod string) ([]cluster.Step, error) {
-	i := slices.IndexFunc(s.Pods, func(p redis.Pod) bool { return p.Name == pod && p.Node != nil })
+func promoteReplica(s *redismodel.State, pod string) ([]cluster.Step, error) {
+	i := slices.IndexFunc(s.Pods, func(p redismodel.Pod) bool { return p.Name == pod && p.Node != nil })
 	if i < 0 {
 		return nil, fmt.Errorf("%s is no server that answers: kubectl quorate status shows those that do", pod)
 	}
@@ -154,8 +156,8 @@ func promoteReplica(s *redis.State, pod string) ([]cluster.Step, error) {
 	case from.Shard != to.Shard:
 		return nil, fmt.Errorf("%s copies %s of another shard: wait until the operator has set that right", pod, from.Name)
 	}
-	if err := redis.MayTakeOver(*s, from.Name, pod); err != nil {
+	if err := redisplanner.MayTakeOver(*s, from.Name, pod); err != nil {
 		return nil, fmt.Errorf("%w. Wait a moment, and try again", err)
 	}
-	return redis.Lift(*s, redis.Failover{Shard: to.Shard, From: from.Name, To: to.Name}), nil
+	return redisplanner.Lift(*s, redissteps.Failover{Shard: to.Shard, From: from.Name, To: to.Name}), nil
 }

@@ -14,7 +14,7 @@ import (
 	"github.com/quorate/quorate/internal/backup/job"
 	"github.com/quorate/quorate/internal/cluster"
 	etcdmanifests "github.com/quorate/quorate/internal/cluster/etcd/manifests"
-	"github.com/quorate/quorate/internal/cluster/redis"
+	redismanifests "github.com/quorate/quorate/internal/cluster/redis/manifests"
 )
 
 const (
@@ -33,7 +33,7 @@ func shellPod(o clusterObject, servers *corev1.PodSpec, options shellOptions, tt
 	case *v1alpha1.EtcdCluster:
 		args = append(args, "--client=etcdctl")
 	case *v1alpha1.RedisCluster:
-		server, gate = redis.ContainerServer, redis.ContainerGate
+		server, gate = redismanifests.ContainerServer, redismanifests.ContainerGate
 		args = append(args, "--client="+string(c.Spec.ServerEngine())+"-cli", fmt.Sprintf("--sharded=%t", !c.Spec.IsReplicated() && options.pod == ""))
 	}
 	if options.pod != "" {

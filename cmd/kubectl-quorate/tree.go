@@ -2,11 +2,10 @@ package main
 
 import (
 	"fmt"
+	"github.com/quorate/quorate/internal/cluster/redis/slots"
 	"io"
 	"strings"
 	"unicode/utf8"
-
-	"github.com/quorate/quorate/internal/cluster/redis"
 )
 
 // style is how a word is shown on a terminal (ECMA-48, Select Graphic Rendition).
@@ -147,7 +146,7 @@ func shardCells(s shardView, slotted bool) []cell {
 	if !slotted {
 		return []cell{{s.Name, bold}}
 	}
-	slots, err := redis.ParseSlots(s.Slots)
+	slots, err := slots.Parse(s.Slots)
 	if err != nil {
 		return []cell{{s.Name, bold}, {s.Slots, plain}}
 	}
@@ -191,9 +190,9 @@ func roleStyle(role string) style {
 const barWidth = 32
 
 // slotsBar shows where in the 16384 slots those are that a shard owns: █ all of that part, ▒ some, ░ none.
-func slotsBar(s redis.Slots) string {
+func slotsBar(s slots.Set) string {
 	var parts [barWidth]int
-	const part = redis.SlotCount / barWidth
+	const part = slots.Count / barWidth
 	for slot := range s.All() {
 		parts[slot/part]++
 	}

@@ -17,7 +17,9 @@ import (
 	"github.com/quorate/quorate/internal/cluster"
 	etcdmodel "github.com/quorate/quorate/internal/cluster/etcd/model"
 	etcdsteps "github.com/quorate/quorate/internal/cluster/etcd/steps"
-	"github.com/quorate/quorate/internal/cluster/redis"
+	redismodel "github.com/quorate/quorate/internal/cluster/redis/model"
+	redisslots "github.com/quorate/quorate/internal/cluster/redis/slots"
+	redissteps "github.com/quorate/quorate/internal/cluster/redis/steps"
 )
 
 var update = flag.Bool("update", false, "write the golden files instead of comparing with them")
@@ -113,7 +115,7 @@ func TestTheBarShowsWhereSlotsAre(t *testing.T) {
 		"0-16383":     strings.Repeat("█", 32),
 		"0-511 16383": "█" + strings.Repeat("░", 30) + "▒",
 	} {
-		parsed, err := redis.ParseSlots(slots)
+		parsed, err := redisslots.Parse(slots)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -191,26 +193,26 @@ func TestOnlyWhoMayLeadIsPromoted(t *testing.T) {
 }
 
 func TestAReplicaIsPromotedThatHasEverything(t *testing.T) {
-	slots := redis.NewSlots(redis.Range{To: 16383})
-	peer := func(id, primary string) redis.Peer {
-		p := redis.Peer{ID: id, Replica: primary != "", PrimaryID: primary}
+	slots := redisslots.New(redisslots.Range{To: 16383})
+	peer := func(id, primary string) redismodel.Peer {
+		p := redismodel.Peer{ID: id, Replica: primary != "", PrimaryID: primary}
 		if !p.Replica {
 			p.Slots = slots
 		}
 		return p
 	}
-	pod := func(shard, ordinal int, id, primary string) redis.Pod {
+	pod := func(shard, ordinal int, id, primary string) redismodel.Pod {
 		self := peer(id, primary)
 		self.Myself = true
-		node := &redis.Node{ID: id, LinkUp: true, OnDisk: true, Peers: []redis.Peer{self}}
+		node := &redismodel.Node{ID: id, LinkUp: true, OnDisk: true, Peers: []redismodel.Peer{self}}
 		if id == "a" {
 			node.Peers = append(node.Peers, peer("b", "a"), peer("c", "a"), peer("f", "a"), peer("h", "a"))
 		}
-		return redis.Pod{Name: fmt.Sprintf("carts-%d-%d", shard, ordinal), Shard: shard, Ordinal: ordinal, Ready: true, Node: node}
+		return redismodel.Pod{Name: fmt.Sprintf("carts-%d-%d", shard, ordinal), Shard: shard, Ordinal: ordinal, Ready: true, Node: node}
 	}
-	s := &redis.State{
-		Spec: redis.Spec{Shards: 1, Replicas: 6, NodeTimeout: 5 * time.Second}, Now: time.Now(),
-		Pods: []redis.Pod{
+	s := &redismodel.State{
+		Spec: redismodel.Spec{Shards: 1, Replicas: 6, NodeTimeout: 5 * time.Second}, Now: time.Now(),
+		Pods: []redismodel.Pod{
 			pod(0, 0, "a", ""), pod(0, 1, "b", "a"), pod(0, 2, "c", "a"), pod(1, 1, "d", "gone"), pod(1, 2, "e", "a"),
 			{Name: "carts-1-3"},
 			pod(0, 4, "f", "a"), pod(0, 5, "g", "a"), pod(0, 6, "h", "a"),
@@ -219,7 +221,7 @@ func TestAReplicaIsPromotedThatHasEverything(t *testing.T) {
 	s.Pods[2].Node.LinkUp = false
 	s.Pods[6].Stood = s.Now.Add(-time.Second)
 	s.Pods[8].Ready = false
-	if got, err := promotion(&outlook{redis: s}, "carts-0-1"); err != nil || !slices.Equal(got, []cluster.Step{redis.Failover{From: "carts-0-0", To: "carts-0-1"}}) {
+	if got, err := promotion(&outlook{redis: s}, "carts-0-1"); err != nil || !slices.Equal(got, []cluster.Step{redissteps.Failover{From: "carts-0-0", To: "carts-0-1"}}) {
 		t.Errorf("a replica: %v, %v", got, err)
 	}
 	if got, err := promotion(&outlook{redis: s}, "carts-0-0"); err != nil || got != nil {
@@ -237,25 +239,25 @@ func TestAReplicaIsPromotedThatHasEverything(t *testing.T) {
 }
 
 func TestAGuardedPrimaryIsLetOffForItsPromotion(t *testing.T) {
-	slots := redis.NewSlots(redis.Range{To: 16383})
-	node := func(id, primary string) *redis.Node {
-		self := redis.Peer{ID: id, Myself: true, Replica: primary != "", PrimaryID: primary}
+	slots := redisslots.New(redisslots.Range{To: 16383})
+	node := func(id, primary string) *redismodel.Node {
+		self := redismodel.Peer{ID: id, Myself: true, Replica: primary != "", PrimaryID: primary}
 		if primary == "" {
 			self.Slots = slots
 		}
-		peers := []redis.Peer{self}
+		peers := []redismodel.Peer{self}
 		if primary == "" {
-			peers = append(peers, redis.Peer{ID: "b", Replica: true, PrimaryID: id})
+			peers = append(peers, redismodel.Peer{ID: "b", Replica: true, PrimaryID: id})
 		}
-		return &redis.Node{ID: id, LinkUp: primary != "", OnDisk: true, Peers: peers, Config: map[string]string{"min-replicas-to-write": "1"}}
+		return &redismodel.Node{ID: id, LinkUp: primary != "", OnDisk: true, Peers: peers, Config: map[string]string{"min-replicas-to-write": "1"}}
 	}
-	s := &redis.State{
-		Spec: redis.Spec{Shards: 1, Replicas: 1, MinReplicas: 1},
-		Pods: []redis.Pod{{Name: "carts-0-0", Node: node("a", "")}, {Name: "carts-0-1", Ordinal: 1, Ready: true, Node: node("b", "a")}},
+	s := &redismodel.State{
+		Spec: redismodel.Spec{Shards: 1, Replicas: 1, MinReplicas: 1},
+		Pods: []redismodel.Pod{{Name: "carts-0-0", Node: node("a", "")}, {Name: "carts-0-1", Ordinal: 1, Ready: true, Node: node("b", "a")}},
 	}
 	got, err := promotion(&outlook{redis: s}, "carts-0-1")
 	want := []cluster.Step{
-		redis.GuardShards{Guards: []redis.GuardWrites{{Pod: "carts-0-0"}, {Pod: "carts-0-1"}}}, redis.Failover{From: "carts-0-0", To: "carts-0-1"},
+		redissteps.GuardShards{Guards: []redissteps.GuardWrites{{Pod: "carts-0-0"}, {Pod: "carts-0-1"}}}, redissteps.Failover{From: "carts-0-0", To: "carts-0-1"},
 	}
 	if diff := cmp.Diff(want, got); diff != "" || err != nil {
 		t.Errorf("%v, -want +got:\n%s", err, diff)

@@ -19,7 +19,7 @@ import (
 	"github.com/quorate/quorate/controllers/reconcile"
 	"github.com/quorate/quorate/controllers/rediscluster"
 	"github.com/quorate/quorate/internal/cluster/autoscale"
-	"github.com/quorate/quorate/internal/cluster/redis"
+	"github.com/quorate/quorate/internal/cluster/redis/model"
 	"github.com/quorate/quorate/test/controllersim"
 	"github.com/quorate/quorate/test/controllersim/kinds"
 	"github.com/quorate/quorate/test/fakeapi"
@@ -72,7 +72,7 @@ func newScaledRedis(t *testing.T, more ...client.Object) *scaledRedis {
 // fill divides the data among the shards that there are to be.
 func (s *scaledRedis) fill() {
 	for _, server := range s.Servers {
-		server.Memory = redis.Memory{Used: 1<<20 + s.data/int64(s.Cluster().Spec.Shards), Empty: 1 << 20, Resident: s.resident, Max: s.most}
+		server.Memory = model.Memory{Used: 1<<20 + s.data/int64(s.Cluster().Spec.Shards), Empty: 1 << 20, Resident: s.resident, Max: s.most}
 	}
 }
 

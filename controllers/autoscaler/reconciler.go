@@ -29,7 +29,11 @@ import (
 	"github.com/quorate/quorate/controllers/rediscluster"
 	"github.com/quorate/quorate/internal/cluster"
 	"github.com/quorate/quorate/internal/cluster/autoscale"
-	"github.com/quorate/quorate/internal/cluster/redis"
+	"github.com/quorate/quorate/internal/cluster/redis/balance"
+	"github.com/quorate/quorate/internal/cluster/redis/config"
+	"github.com/quorate/quorate/internal/cluster/redis/history"
+	"github.com/quorate/quorate/internal/cluster/redis/model"
+	"github.com/quorate/quorate/internal/cluster/redis/planner"
 	"github.com/quorate/quorate/internal/ttlmap"
 )
 
@@ -58,7 +62,7 @@ type Reconciler struct {
 // scalerPast is what the operator remembers of one Autoscaler. With a restart it is lost, which delays, and at worst leaves one change untold.
 type scalerPast struct {
 	history autoscale.History
-	rates   redis.Rates
+	rates   history.Rates
 	// changed is what was changed last: a status that tells it may not have been written.
 	changed *v1alpha1.AutoscalerChange
 }
@@ -67,7 +71,7 @@ var _ reconcile.Kind[*v1alpha1.Autoscaler, autoscale.State] = (*Reconciler)(nil)
 
 // New returns what the loop needs to look after Autoscalers. Members and servers are reached the way their clusters reach them.
 func New(c *owned.Client, e *etcdcluster.Reconciler, r *rediscluster.Reconciler) *Reconciler {
-	return &Reconciler{Client: c, etcd: e, redis: r, pasts: ttlmap.Map[types.UID, scalerPast]{New: func() *scalerPast { return &scalerPast{rates: redis.Rates{}} }}}
+	return &Reconciler{Client: c, etcd: e, redis: r, pasts: ttlmap.Map[types.UID, scalerPast]{New: func() *scalerPast { return &scalerPast{rates: history.Rates{}} }}}
 }
 
 // Setup registers the controller of Autoscalers. It looks again when the specification of a cluster changes, and measures in
@@ -155,7 +159,7 @@ func (k *Reconciler) target(ctx context.Context, o *v1alpha1.Autoscaler, s *auto
 	why := busy(c)
 	s.Cluster = &autoscale.Cluster{
 		ResourceVersion: c.GetResourceVersion(), Leaving: c.GetDeletionTimestamp() != nil, Paused: c.IsPaused(),
-		Busy: why, NoRoom: why == redis.ReasonNoRoom, HoldsMore: why == redis.ReasonHoldsMore,
+		Busy: why, NoRoom: why == planner.ReasonNoRoom, HoldsMore: why == planner.ReasonHoldsMore,
 	}
 	return s.Rival == "" && !s.Cluster.Leaving, nil
 }
@@ -173,7 +177,7 @@ func busy(c owned.Owner) string {
 }
 
 // observeRedis measures a Redis or Valkey cluster.
-func (k *Reconciler) observeRedis(ctx context.Context, o *v1alpha1.Autoscaler, s *autoscale.State, rates redis.Rates) error {
+func (k *Reconciler) observeRedis(ctx context.Context, o *v1alpha1.Autoscaler, s *autoscale.State, rates history.Rates) error {
 	c := &v1alpha1.RedisCluster{}
 	if ok, err := k.target(ctx, o, s, c); err != nil || !ok {
 		return err
@@ -184,15 +188,15 @@ func (k *Reconciler) observeRedis(ctx context.Context, o *v1alpha1.Autoscaler, s
 		return err
 	}
 	if s.Shards != nil {
-		if current := s.Shards.Current; slices.ContainsFunc(servers.Sets, func(set redis.Set) bool { return set.Shard >= current }) {
+		if current := s.Shards.Current; slices.ContainsFunc(servers.Sets, func(set model.Set) bool { return set.Shard >= current }) {
 			s.Shards.Former = k.former(o, current) // They are on their way out.
 		}
-		for _, l := range redis.Loads(servers, rates) {
+		for _, l := range balance.Loads(servers, rates) {
 			s.Shards.Loads = append(s.Shards.Loads, autoscale.Load(l))
 		}
 	}
 	if s.Memory != nil {
-		s.Memory.Fit, s.Memory.Held = redis.MemoryFor(servers, int64(ptr.Deref(o.Spec.Memory.HeadroomPercent, 25)))
+		s.Memory.Fit, s.Memory.Held = balance.MemoryFor(servers, int64(ptr.Deref(o.Spec.Memory.HeadroomPercent, 25)))
 	}
 	return nil
 }
@@ -224,9 +228,9 @@ func shardsOf(a *v1alpha1.AutoscalerShards, c *v1alpha1.RedisCluster) *autoscale
 	switch {
 	case c.Spec.IsReplicated():
 		n.Unfit = fmt.Sprintf("spec.mode of RedisCluster %s is Replicated, so it has one primary: remove spec.shards", c.Name)
-	case n.Operations == 0 && redis.Evicts(c.Spec):
+	case n.Operations == 0 && config.Evicts(c.Spec):
 		n.Unfit = fmt.Sprintf("RedisCluster %s evicts keys when it is full, so its memory does not tell how many shards it needs: set spec.shards.operationsPerSecond", c.Name)
-	case n.Operations == 0 && !redis.Limits(c.Spec):
+	case n.Operations == 0 && !config.Limits(c.Spec):
 		n.Unfit = fmt.Sprintf("RedisCluster %s has no limit of memory that it could come near to: set its spec.resources.limits.memory, or spec.shards.operationsPerSecond", c.Name)
 	}
 	return n
@@ -238,14 +242,14 @@ func memoryOf(a *v1alpha1.AutoscalerMemory, c *v1alpha1.RedisCluster) *autoscale
 		return nil
 	}
 	m := &autoscale.Memory{
-		Limit: redis.MemoryLimit(c.Spec.Resources), Min: a.Min.Value(), Max: a.Max.Value(), Apply: ptr.Deref(a.Apply, false),
+		Limit: config.MemoryLimit(c.Spec.Resources), Min: a.Min.Value(), Max: a.Max.Value(), Apply: ptr.Deref(a.Apply, false),
 		GrowAfter: lasting(a.GrowAfter, 2*time.Minute), ShrinkAfter: lasting(a.ShrinkAfter, 24*time.Hour),
 	}
 	if c.Spec.Resources != nil {
 		m.Request = c.Spec.Resources.Requests.Memory().Value()
 	}
 	switch {
-	case redis.Evicts(c.Spec):
+	case config.Evicts(c.Spec):
 		m.Unfit = fmt.Sprintf("RedisCluster %s evicts keys when it is full, so its memory does not tell how much it needs: remove spec.memory", c.Name)
 	case c.Spec.Config != nil && c.Spec.Config.MaxMemory != nil:
 		m.Unfit = fmt.Sprintf("spec.config.maxMemory of RedisCluster %s is set, so data gets no more room with another limit: remove it there, or spec.memory here", c.Name)

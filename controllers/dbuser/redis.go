@@ -21,7 +21,9 @@ import (
 	"github.com/quorate/quorate/controllers/reconcile"
 	"github.com/quorate/quorate/controllers/rediscluster"
 	"github.com/quorate/quorate/internal/cluster"
-	"github.com/quorate/quorate/internal/cluster/redis"
+	"github.com/quorate/quorate/internal/cluster/redis/acl"
+	"github.com/quorate/quorate/internal/cluster/redis/manifests"
+	"github.com/quorate/quorate/internal/cluster/redis/steps"
 	"github.com/quorate/quorate/internal/cluster/redis/users"
 )
 
@@ -157,7 +159,7 @@ func (k *RedisReconciler) Observe(ctx context.Context, o *v1alpha1.RedisUser) (u
 	if err != nil {
 		return s, err
 	}
-	s.Want = redis.Account(o, password)
+	s.Want = acl.Account(o, password)
 	s.Published, err = k.published(ctx, o, c, password)
 	return s, err
 }
@@ -200,7 +202,7 @@ func (k *RedisReconciler) connection(
 	if err != nil {
 		return nil, err
 	}
-	return redis.Connection(c, k.Domain, o.Username(), password, ca, doors), nil
+	return manifests.Connection(c, k.Domain, o.Username(), password, ca, doors), nil
 }
 
 // published reports whether the connection Secret says what it should.
@@ -231,7 +233,7 @@ func (k *RedisReconciler) Act(ctx context.Context, o *v1alpha1.RedisUser, step c
 	if c == nil {
 		return errors.New("the cluster is gone")
 	}
-	if s, ok := step.(redis.ServerStep); ok {
+	if s, ok := step.(steps.ServerStep); ok {
 		return unknownCommand(k.redis.Command(ctx, c, s.Calls()))
 	}
 	password, err := k.password(ctx, o)

@@ -16,7 +16,7 @@ import (
 	"github.com/quorate/quorate/controllers/owned"
 	"github.com/quorate/quorate/controllers/reconcile"
 	"github.com/quorate/quorate/controllers/rediscluster"
-	"github.com/quorate/quorate/internal/cluster/redis"
+	"github.com/quorate/quorate/internal/cluster/redis/acl"
 	"github.com/quorate/quorate/internal/cluster/redis/users"
 	"github.com/quorate/quorate/test/controllersim"
 	"github.com/quorate/quorate/test/controllersim/kinds"
@@ -96,7 +96,7 @@ func TestARedisUserIsOnAllServersAndGoesFromThem(t *testing.T) {
 		t.Fatalf("only %v have it: %s", got, s.user().Status.Activity)
 	}
 	data := s.Secret(s.user().Status.SecretName).Data
-	if string(data["username"]) != "app" || s.UserOf("carts-0-0", "app").Passwords[0] != redis.Hash(string(data["password"])) || !strings.Contains(string(data["uri"]), "app:") {
+	if string(data["username"]) != "app" || s.UserOf("carts-0-0", "app").Passwords[0] != acl.Hash(string(data["password"])) || !strings.Contains(string(data["uri"]), "app:") {
 		t.Errorf("the Secret says %q", data["uri"])
 	}
 	if !meta.IsStatusConditionTrue(s.user().Status.Conditions, v1alpha1.ConditionReady) {
@@ -160,7 +160,7 @@ func TestAPasswordOfARedisUserFollowsItsSecret(t *testing.T) {
 	s.MinuteLater()
 	s.rest()
 	second := s.Secret("carts-app-redis-user").Data[owned.PasswordKey]
-	if string(first) == string(second) || s.UserOf("carts-2-0", "app").Passwords[0] != redis.Hash(string(second)) {
+	if string(first) == string(second) || s.UserOf("carts-2-0", "app").Passwords[0] != acl.Hash(string(second)) {
 		t.Errorf("%q became %q", first, second)
 	}
 }

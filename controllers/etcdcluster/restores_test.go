@@ -20,7 +20,8 @@ import (
 	"github.com/quorate/quorate/internal/cluster"
 	etcdmodel "github.com/quorate/quorate/internal/cluster/etcd/model"
 	etcdsteps "github.com/quorate/quorate/internal/cluster/etcd/steps"
-	"github.com/quorate/quorate/internal/cluster/redis"
+	redismodel "github.com/quorate/quorate/internal/cluster/redis/model"
+	redissteps "github.com/quorate/quorate/internal/cluster/redis/steps"
 	"github.com/quorate/quorate/test/controllersim"
 	"github.com/quorate/quorate/test/fakeapi"
 	"github.com/quorate/quorate/test/ownedtest"
@@ -271,7 +272,7 @@ func TestWhatWasConfirmedIsLookedAtPastTheCacheBeforeItBegins(t *testing.T) {
 			return New(c).Act(t.Context(), fakeapi.EtcdCluster(), etcdsteps.SetRecovery{To: etcdmodel.Recovery{Incident: "abc123-1", Phase: etcdmodel.RecoveryHeld, Restore: anew}})
 		}},
 		"redis": {servers, ofServers, func(c *owned.Client) error {
-			return rediscluster.New(c).Act(t.Context(), servers, redis.RecordBackup{Record: redis.RestoreRecord{Directory: "carts-1", Token: "undo-uid"}})
+			return rediscluster.New(c).Act(t.Context(), servers, redissteps.RecordBackup{Record: redismodel.RestoreRecord{Directory: "carts-1", Token: "undo-uid"}})
 		}},
 	}
 	for name, tc := range begin {

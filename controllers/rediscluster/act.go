@@ -16,7 +16,12 @@ import (
 	"github.com/quorate/quorate/api/v1alpha1"
 	"github.com/quorate/quorate/controllers/owned"
 	"github.com/quorate/quorate/internal/cluster"
-	"github.com/quorate/quorate/internal/cluster/redis"
+	"github.com/quorate/quorate/internal/cluster/redis/acl"
+	"github.com/quorate/quorate/internal/cluster/redis/config"
+	"github.com/quorate/quorate/internal/cluster/redis/history"
+	"github.com/quorate/quorate/internal/cluster/redis/manifests"
+	"github.com/quorate/quorate/internal/cluster/redis/model"
+	"github.com/quorate/quorate/internal/cluster/redis/steps"
 	"github.com/quorate/quorate/internal/goroutine"
 )
 
@@ -27,7 +32,7 @@ func (k *Reconciler) Act(ctx context.Context, o *v1alpha1.RedisCluster, step clu
 	}
 	k.memory(o).silence.note(step)
 	err := k.act(ctx, o, step)
-	if err == nil || errors.Is(err, redis.ErrUndecided) || errors.Is(err, redis.ErrStood) { // A server that refuses does not stand for election.
+	if err == nil || errors.Is(err, steps.ErrUndecided) || errors.Is(err, steps.ErrStood) { // A server that refuses does not stand for election.
 		k.memory(o).processes.Stand(step, k.Now())
 		return errors.Join(err, k.noteElection(ctx, o, step))
 	}
@@ -36,11 +41,11 @@ func (k *Reconciler) Act(ctx context.Context, o *v1alpha1.RedisCluster, step clu
 
 // noteElection has the pod say when its server stood for election.
 func (k *Reconciler) noteElection(ctx context.Context, o *v1alpha1.RedisCluster, step cluster.Step) error {
-	name := redis.Candidate(step)
+	name := steps.Candidate(step)
 	if name == "" {
 		return nil
 	}
-	return k.annotatePod(ctx, o, name, redis.AnnotationElection, func(string) string { return k.Now().UTC().Format(time.RFC3339Nano) })
+	return k.annotatePod(ctx, o, name, history.AnnotationElection, func(string) string { return k.Now().UTC().Format(time.RFC3339Nano) })
 }
 
 // annotatePod changes an annotation of a pod, if what it is to be differs from what it was.
@@ -64,32 +69,32 @@ func (k *Reconciler) annotatePod(ctx context.Context, o *v1alpha1.RedisCluster, 
 
 func (k *Reconciler) act(ctx context.Context, o *v1alpha1.RedisCluster, step cluster.Step) error {
 	switch s := step.(type) {
-	case redis.Restart, redis.End, redis.ReplaceDisk, redis.ResizePod:
+	case steps.Restart, steps.End, steps.ReplaceDisk, steps.ResizePod:
 		return k.changePods(ctx, o, s)
-	case redis.RotatePasswords:
+	case steps.RotatePasswords:
 		return k.rotatePasswords(ctx, o, s)
-	case redis.Guard:
+	case steps.Guard:
 		return k.guard(ctx, o, s)
-	case redis.MoveSlots:
+	case steps.MoveSlots:
 		return k.moveSlots(ctx, o, s)
-	case redis.MoverStep:
+	case steps.MoverStep:
 		pod, id := s.Server()
-		return k.withMovers(ctx, o, []server{{pod, id}}, func(m []redis.Mover) error { return s.Run(ctx, m[0]) })
-	case redis.DropShard:
+		return k.withMovers(ctx, o, []server{{pod, id}}, func(m []steps.Mover) error { return s.Run(ctx, m[0]) })
+	case steps.DropShard:
 		return k.dropShard(ctx, o, s)
-	case redis.ScaleShards:
+	case steps.ScaleShards:
 		return k.scaleShards(ctx, o, s)
-	case redis.DeleteClaim:
+	case steps.DeleteClaim:
 		return k.deleteClaim(ctx, o, s)
-	case redis.Withdraw:
+	case steps.Withdraw:
 		return k.withdraw(ctx, o, s)
-	case redis.Configure:
+	case steps.Configure:
 		return k.configure(ctx, o, s)
-	case redis.Appoint, redis.AssignRoles, redis.HandOver, redis.Failover:
+	case steps.Appoint, steps.AssignRoles, steps.HandOver, steps.Failover:
 		return k.changeRoles(ctx, o, s)
-	case redis.Meet:
+	case steps.Meet:
 		return k.introduce(ctx, o, s)
-	case redis.ServerStep:
+	case steps.ServerStep:
 		return k.Command(ctx, o, s.Calls())
 	}
 	return k.actRestore(ctx, o, step)
@@ -99,7 +104,7 @@ func (k *Reconciler) act(ctx context.Context, o *v1alpha1.RedisCluster, step clu
 // an old one it could be a server that was just added.
 func (k *Reconciler) checkSpec(ctx context.Context, o *v1alpha1.RedisCluster, step cluster.Step) error {
 	switch step.(type) {
-	case redis.Forget, redis.Part, redis.DropShard:
+	case steps.Forget, steps.Part, steps.DropShard:
 		return k.ConfirmSpec(ctx, o)
 	}
 	return nil
@@ -108,13 +113,13 @@ func (k *Reconciler) checkSpec(ctx context.Context, o *v1alpha1.RedisCluster, st
 // changePods ends pods, or has them changed while they run.
 func (k *Reconciler) changePods(ctx context.Context, o *v1alpha1.RedisCluster, step cluster.Step) error {
 	switch s := step.(type) {
-	case redis.Restart:
+	case steps.Restart:
 		return k.deletePods(ctx, o, s.Pods)
-	case redis.End:
+	case steps.End:
 		return k.deletePods(ctx, o, s.Pods, atOnce)
-	case redis.ReplaceDisk:
+	case steps.ReplaceDisk:
 		return k.replaceDisk(ctx, o, s)
-	case redis.ResizePod:
+	case steps.ResizePod:
 		return k.resize(ctx, o, s)
 	}
 	return fmt.Errorf("there is no way to carry out a %T", step)
@@ -124,7 +129,7 @@ func (k *Reconciler) changePods(ctx context.Context, o *v1alpha1.RedisCluster, s
 const atOnce = client.GracePeriodSeconds(1)
 
 // replaceDisk ends the pod only when its claim is gone, or about to be: on its old disk it would come back as it was.
-func (k *Reconciler) replaceDisk(ctx context.Context, o *v1alpha1.RedisCluster, s redis.ReplaceDisk) error {
+func (k *Reconciler) replaceDisk(ctx context.Context, o *v1alpha1.RedisCluster, s steps.ReplaceDisk) error {
 	if err := k.tryDeleteClaim(ctx, o, s.Claim); client.IgnoreNotFound(err) != nil {
 		return fmt.Errorf("delete claim %s: %w", s.Claim.Name, err)
 	}
@@ -132,14 +137,14 @@ func (k *Reconciler) replaceDisk(ctx context.Context, o *v1alpha1.RedisCluster, 
 	if s.Gone {
 		how = append(how, client.GracePeriodSeconds(0))
 	}
-	return k.deletePods(ctx, o, []redis.PodRef{s.Pod}, how...)
+	return k.deletePods(ctx, o, []steps.PodRef{s.Pod}, how...)
 }
 
 // A server starts anew when its pod is deleted, and its labels say which role it has.
 // +kubebuilder:rbac:groups="",resources=pods,verbs=delete;patch
 
 // deletePods deletes just these pods, not others that took their names meanwhile.
-func (k *Reconciler) deletePods(ctx context.Context, o *v1alpha1.RedisCluster, pods []redis.PodRef, how ...client.DeleteOption) error {
+func (k *Reconciler) deletePods(ctx context.Context, o *v1alpha1.RedisCluster, pods []steps.PodRef, how ...client.DeleteOption) error {
 	var errs []error
 	for _, p := range pods {
 		uid := types.UID(p.UID)
@@ -153,10 +158,10 @@ func (k *Reconciler) deletePods(ctx context.Context, o *v1alpha1.RedisCluster, p
 }
 
 // configure takes down on each pod what its server is about to be told, and tells it.
-func (k *Reconciler) configure(ctx context.Context, o *v1alpha1.RedisCluster, s redis.Configure) error {
+func (k *Reconciler) configure(ctx context.Context, o *v1alpha1.RedisCluster, s steps.Configure) error {
 	for _, p := range s.Pods {
-		told := func(was string) string { return redis.JoinNames(was, s.Names) }
-		if err := k.annotatePod(ctx, o, p.Pod, redis.AnnotationLive, told); err != nil {
+		told := func(was string) string { return config.JoinNames(was, s.Names) }
+		if err := k.annotatePod(ctx, o, p.Pod, config.AnnotationLive, told); err != nil {
 			return err
 		}
 	}
@@ -164,7 +169,7 @@ func (k *Reconciler) configure(ctx context.Context, o *v1alpha1.RedisCluster, s 
 }
 
 // guard changes the budgets of shards.
-func (k *Reconciler) guard(ctx context.Context, o *v1alpha1.RedisCluster, s redis.Guard) error {
+func (k *Reconciler) guard(ctx context.Context, o *v1alpha1.RedisCluster, s steps.Guard) error {
 	b, err := k.builder(ctx, o)
 	if err != nil {
 		return err
@@ -183,12 +188,12 @@ func (k *Reconciler) guard(ctx context.Context, o *v1alpha1.RedisCluster, s redi
 }
 
 // Command sends commands to servers: those to one server in order over one connection, different servers at once.
-func (k *Reconciler) Command(ctx context.Context, o *v1alpha1.RedisCluster, calls []redis.Call) error {
+func (k *Reconciler) Command(ctx context.Context, o *v1alpha1.RedisCluster, calls []steps.Call) error {
 	connect, err := k.credentials(ctx, o)
 	if err != nil {
 		return err
 	}
-	byPod := map[string][]redis.Call{}
+	byPod := map[string][]steps.Call{}
 	for _, c := range calls {
 		byPod[c.Pod] = append(byPod[c.Pod], c)
 	}
@@ -200,7 +205,7 @@ func (k *Reconciler) Command(ctx context.Context, o *v1alpha1.RedisCluster, call
 }
 
 func (k *Reconciler) commandPod(
-	ctx context.Context, o *v1alpha1.RedisCluster, connect connectFunc, name string, calls []redis.Call,
+	ctx context.Context, o *v1alpha1.RedisCluster, connect connectFunc, name string, calls []steps.Call,
 ) error {
 	c, _, err := k.open(ctx, o, connect, server{pod: name})
 	if err != nil {
@@ -217,12 +222,12 @@ func (k *Reconciler) commandPod(
 
 // introduce sends CLUSTER MEET where the expected server still answers at the address. An address
 // that was reused since the observation would join another cluster to this one.
-func (k *Reconciler) introduce(ctx context.Context, o *v1alpha1.RedisCluster, s redis.Meet) error {
+func (k *Reconciler) introduce(ctx context.Context, o *v1alpha1.RedisCluster, s steps.Meet) error {
 	connect, err := k.credentials(ctx, o)
 	if err != nil {
 		return err
 	}
-	byPod := map[string]redis.Introduction{}
+	byPod := map[string]steps.Introduction{}
 	for _, i := range s.Pairs {
 		byPod[i.Other] = i
 	}
@@ -232,12 +237,12 @@ func (k *Reconciler) introduce(ctx context.Context, o *v1alpha1.RedisCluster, s 
 	for n, pod := range pods {
 		refused[pod] = errs[n] != nil
 	}
-	s.Pairs = slices.DeleteFunc(slices.Clone(s.Pairs), func(i redis.Introduction) bool { return refused[i.Other] })
+	s.Pairs = slices.DeleteFunc(slices.Clone(s.Pairs), func(i steps.Introduction) bool { return refused[i.Other] })
 	return errors.Join(append(errs, k.Command(ctx, o, s.Calls()))...)
 }
 
 // verify connects to the server that is to be introduced, and returns an error if another one answers.
-func (k *Reconciler) verify(ctx context.Context, o *v1alpha1.RedisCluster, connect connectFunc, i redis.Introduction) error {
+func (k *Reconciler) verify(ctx context.Context, o *v1alpha1.RedisCluster, connect connectFunc, i steps.Introduction) error {
 	c, node, to, err := k.meet(ctx, o, connect, server{pod: i.Other})
 	if err != nil {
 		return err
@@ -247,12 +252,12 @@ func (k *Reconciler) verify(ctx context.Context, o *v1alpha1.RedisCluster, conne
 }
 
 // withServers connects to servers as the operator.
-func (k *Reconciler) withServers(ctx context.Context, o *v1alpha1.RedisCluster, servers []server, do func([]redis.Client) error) error {
+func (k *Reconciler) withServers(ctx context.Context, o *v1alpha1.RedisCluster, servers []server, do func([]steps.Client) error) error {
 	connect, err := k.credentials(ctx, o)
 	if err != nil {
 		return err
 	}
-	clients := make([]redis.Client, len(servers))
+	clients := make([]steps.Client, len(servers))
 	for i, s := range servers {
 		if clients[i], _, err = k.open(ctx, o, connect, s); err != nil {
 			return err
@@ -282,7 +287,7 @@ func (k *Reconciler) credentials(ctx context.Context, o *v1alpha1.RedisCluster) 
 type server struct{ pod, id string }
 
 // open connects to a server. A command to the wrong one could make it give up its data, so its identity is asked for once more.
-func (k *Reconciler) open(ctx context.Context, o *v1alpha1.RedisCluster, connect connectFunc, s server) (redis.Client, endpoint, error) {
+func (k *Reconciler) open(ctx context.Context, o *v1alpha1.RedisCluster, connect connectFunc, s server) (steps.Client, endpoint, error) {
 	c, _, to, err := k.meet(ctx, o, connect, s)
 	return c, to, err
 }
@@ -290,15 +295,15 @@ func (k *Reconciler) open(ctx context.Context, o *v1alpha1.RedisCluster, connect
 // meet connects to a server and returns the answer that proves its identity.
 func (k *Reconciler) meet(
 	ctx context.Context, o *v1alpha1.RedisCluster, connect connectFunc, s server,
-) (redis.Client, *redis.Node, endpoint, error) {
+) (steps.Client, *model.Node, endpoint, error) {
 	var pod corev1.Pod
 	if err := k.Get(ctx, client.ObjectKey{Namespace: o.Namespace, Name: s.pod}, &pod); err != nil {
 		return nil, nil, endpoint{}, fmt.Errorf("read pod %s: %w", s.pod, err)
 	}
 	to := endpoint{
-		s.pod, processOf(string(pod.UID), startedAt(&pod, redis.ContainerServer)), redis.Address{IP: pod.Status.PodIP, Port: redis.ClientPort},
+		s.pod, processOf(string(pod.UID), startedAt(&pod, manifests.ContainerServer)), model.Address{IP: pod.Status.PodIP, Port: model.ClientPort},
 	}
-	c := k.Connect(connect(redis.UserOperator, to))
+	c := k.Connect(connect(acl.UserOperator, to))
 	node, err := c.Read(ctx)
 	switch {
 	case err != nil:

@@ -10,7 +10,7 @@ import (
 
 	"github.com/quorate/quorate/api/v1alpha1"
 	"github.com/quorate/quorate/internal/cluster"
-	"github.com/quorate/quorate/internal/cluster/redis"
+	"github.com/quorate/quorate/internal/cluster/redis/model"
 	"github.com/quorate/quorate/test/controllersim"
 	"github.com/quorate/quorate/test/fakeapi"
 	"github.com/quorate/quorate/test/ownedtest"
@@ -54,8 +54,8 @@ func TestTheAppointmentOfAnOrphanedServiceHolds(t *testing.T) {
 	k := New(ownedtest.New(w))
 	b, err := k.builder(t.Context(), o)
 	fakeapi.Must(t, err)
-	want := redis.Appointment{Pod: "carts-0-1", History: "id"}
-	service := b.Primary(want, redis.FailoverCandidate{})
+	want := model.Appointment{Pod: "carts-0-1", History: "id"}
+	service := b.Primary(want, model.FailoverCandidate{})
 	service.OwnerReferences = nil
 	fakeapi.Must(t, w.Apply(t.Context(), service, client.FieldOwner(cluster.ManagedBy)))
 	got, err := k.primaryRecord(t.Context(), o)

@@ -11,15 +11,16 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
 	"github.com/quorate/quorate/api/v1alpha1"
-	"github.com/quorate/quorate/internal/cluster/redis"
+	"github.com/quorate/quorate/internal/cluster/redis/model"
 	"github.com/quorate/quorate/internal/cluster/redis/redisclient"
+	"github.com/quorate/quorate/internal/cluster/redis/steps"
 	"github.com/quorate/quorate/test/controllersim"
 	"github.com/quorate/quorate/test/fakeapi"
 	"github.com/quorate/quorate/test/ownedtest"
 )
 
 // deaf is a server that cannot be told anything.
-type deaf struct{ redis.Client }
+type deaf struct{ steps.Client }
 
 func (deaf) Configure(context.Context, map[string]string) error {
 	return errors.New("ERR out of memory")
@@ -33,7 +34,7 @@ func TestWhatGoesWrongOnTheSideKeepsNothingElseFromBeingDone(t *testing.T) {
 		eventDeduper string
 	}{
 		"a server is not told where it is": {func(s *controllersim.Redis, kind *Reconciler, o *v1alpha1.RedisCluster) {
-			kind.Connect = func(options redisclient.Options) redis.Client {
+			kind.Connect = func(options redisclient.Options) steps.Client {
 				if strings.HasPrefix(options.TLS.ServerName, "carts-0-0.") {
 					return deaf{s.Connect(options)}
 				}
@@ -97,7 +98,7 @@ func TestANodeThatCannotBeReadMovesNobody(t *testing.T) {
 	if host, problem := kind.hostOutside(t.Context(), w, &corev1.Service{}, "carts-0-0"); host != "" || !strings.Contains(problem, "nodes may not be read") {
 		t.Errorf("host %q, problem %q", host, problem)
 	}
-	w.before = map[string]redis.Announcement{"carts-0-0": {Host: "203.0.113.1"}}
+	w.before = map[string]model.Announcement{"carts-0-0": {Host: "203.0.113.1"}}
 	if host, problem := kind.hostOutside(t.Context(), w, &corev1.Service{}, "carts-0-0"); host != "203.0.113.1" || problem != "" {
 		t.Errorf("host %q, problem %q", host, problem)
 	}

@@ -20,12 +20,14 @@ import (
 	"github.com/quorate/quorate/internal/backup/job"
 	"github.com/quorate/quorate/internal/backup/planner"
 	"github.com/quorate/quorate/internal/cluster"
-	"github.com/quorate/quorate/internal/cluster/redis"
+	"github.com/quorate/quorate/internal/cluster/redis/manifests"
+	"github.com/quorate/quorate/internal/cluster/redis/model"
+	"github.com/quorate/quorate/internal/cluster/redis/steps"
 )
 
 // awaitBackups holds until no backup of the cluster is being taken, before everything is replaced: it would have a part of both. From now on
 // none is begun: see plan.Resume. One that has not begun is waited for as well, until its Backup has dropped its Job.
-func (k *Reconciler) awaitBackups(ctx context.Context, o *v1alpha1.RedisCluster, s redis.LoadBackup) error {
+func (k *Reconciler) awaitBackups(ctx context.Context, o *v1alpha1.RedisCluster, s steps.LoadBackup) error {
 	if !s.Replaces() {
 		return nil
 	}
@@ -83,12 +85,12 @@ func (k *Reconciler) ServerImage(ctx context.Context, namespace, name string, of
 	o, engine := &v1alpha1.RedisCluster{}, v1alpha1.RedisEngine(of.Engine)
 	err := k.Get(ctx, client.ObjectKey{Namespace: namespace, Name: name}, o)
 	if apierrors.IsNotFound(err) {
-		return redis.CheckImage(nil, engine, of.Version, k.Registry), nil
+		return manifests.CheckImage(nil, engine, of.Version, k.Registry), nil
 	}
 	if err != nil {
 		return "", fmt.Errorf("read RedisCluster %s: %w", name, err)
 	}
-	return redis.CheckImage(o, engine, of.Version, k.Registry), nil
+	return manifests.CheckImage(o, engine, of.Version, k.Registry), nil
 }
 
 // access is how a Job gets at the servers, those that are to leave included: they may have slots. It needs to know the authority of their
@@ -109,7 +111,7 @@ func (k *Reconciler) access(ctx context.Context, o *v1alpha1.RedisCluster) (*job
 	for _, shard := range slices.Sorted(maps.Keys(sizes)) {
 		for ordinal := range sizes[shard] {
 			host := cluster.PodHost(cluster.Pod(cluster.ShardSet(o.Name, shard), ordinal), o.Name, o.Namespace, k.Domain)
-			a.Stream = append(a.Stream, "--server="+strconv.Itoa(shard)+"/"+host+":"+strconv.Itoa(redis.ClientPort))
+			a.Stream = append(a.Stream, "--server="+strconv.Itoa(shard)+"/"+host+":"+strconv.Itoa(model.ClientPort))
 		}
 	}
 	a.Args = append([]string{"--engine=" + string(o.Spec.ServerEngine()), "--version=" + o.Spec.Version}, a.Stream...)

@@ -7,7 +7,7 @@ import (
 
 	"github.com/quorate/quorate/api/v1alpha1"
 	"github.com/quorate/quorate/internal/cluster/login"
-	"github.com/quorate/quorate/internal/cluster/redis"
+	"github.com/quorate/quorate/internal/cluster/redis/acl"
 	"github.com/quorate/quorate/test/fakeapi"
 	"github.com/quorate/quorate/test/ownedtest"
 )
@@ -20,17 +20,17 @@ func TestTheServersOfAClusterShareOneBudgetForEachObservation(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	one, other := connect(redis.UserOperator, endpoint{pod: "carts-0-0"}), connect(redis.UserOperator, endpoint{pod: "carts-1-0"})
+	one, other := connect(acl.UserOperator, endpoint{pod: "carts-0-0"}), connect(acl.UserOperator, endpoint{pod: "carts-1-0"})
 	if one.Budget == nil || one.Budget != other.Budget {
 		t.Errorf("budgets %p and %p", one.Budget, other.Budget)
 	}
-	if mover := connect(redis.UserMigration, endpoint{pod: "carts-0-0"}); mover.Budget != nil {
+	if mover := connect(acl.UserMigration, endpoint{pod: "carts-0-0"}); mover.Budget != nil {
 		t.Error("a mover, which reads for minutes, has a budget")
 	}
 	if connect, err = kind.credentials(t.Context(), s.Cluster()); err != nil {
 		t.Fatal(err)
 	}
-	if next := connect(redis.UserOperator, endpoint{pod: "carts-0-0"}); next.Budget == one.Budget {
+	if next := connect(acl.UserOperator, endpoint{pod: "carts-0-0"}); next.Budget == one.Budget {
 		t.Error("the next observation has no budget of its own")
 	}
 }
@@ -56,16 +56,16 @@ func TestRefusedPasswordsAreHeldBackWithoutTLSPerProcess(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			k.memory(o).refusals = login.Refusals{}
-			connect, err := k.connector(t.Context(), tt.cluster, map[string]string{redis.PasswordOperator: "secret"})
+			connect, err := k.connector(t.Context(), tt.cluster, map[string]string{acl.PasswordOperator: "secret"})
 			if err != nil {
 				t.Fatal(err)
 			}
-			connect(redis.UserOperator, endpoint{pod: "carts-0-0", process: "a"}).Refusals.Refuse("quorate", "secret")
-			again, err := k.connector(t.Context(), tt.cluster, map[string]string{redis.PasswordOperator: "secret"})
+			connect(acl.UserOperator, endpoint{pod: "carts-0-0", process: "a"}).Refusals.Refuse("quorate", "secret")
+			again, err := k.connector(t.Context(), tt.cluster, map[string]string{acl.PasswordOperator: "secret"})
 			if err != nil {
 				t.Fatal(err)
 			}
-			if got := again(redis.UserOperator, tt.next).Refusals.Held("quorate", "secret"); got != tt.held {
+			if got := again(acl.UserOperator, tt.next).Refusals.Held("quorate", "secret"); got != tt.held {
 				t.Errorf("held %v, want %v", got, tt.held)
 			}
 		})

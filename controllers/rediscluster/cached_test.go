@@ -9,13 +9,13 @@ import (
 	policyv1 "k8s.io/api/policy/v1"
 
 	"github.com/quorate/quorate/internal/cluster/kube"
-	"github.com/quorate/quorate/internal/cluster/redis"
+	"github.com/quorate/quorate/internal/cluster/redis/manifests"
 	"github.com/quorate/quorate/test/fakeapi"
 )
 
 var decisionsOnPods = fakeapi.Decisions[*corev1.Pod]{
 	"podOf":       func(p *corev1.Pod) any { return podOf(p, 0, 0) },
-	"ResizeOf":    func(p *corev1.Pod) any { return kube.ResizeOf(p, redis.ContainerServer) },
+	"ResizeOf":    func(p *corev1.Pod) any { return kube.ResizeOf(p, manifests.ContainerServer) },
 	"nodeAddress": func(p *corev1.Pod) any { return []string{p.Status.HostIP, p.Spec.NodeName} },
 	"has":         func(p *corev1.Pod) any { return []bool{hashes{current: "x"}.has(p), hashes{}.has(p)} },
 }
@@ -26,8 +26,10 @@ var decisionsOnNodes = fakeapi.Decisions[*corev1.Node]{
 }
 
 var decisionsOnSets = fakeapi.Decisions[*appsv1.StatefulSet]{
-	"StorageChanged": func(s *appsv1.StatefulSet) any { return redis.StorageChanged(fakeapi.RedisCluster().Spec.Storage, s) },
-	"Set":            func(s *appsv1.StatefulSet) any { return shardSet(s) },
+	"StorageChanged": func(s *appsv1.StatefulSet) any {
+		return manifests.StorageChanged(fakeapi.RedisCluster().Spec.Storage, s)
+	},
+	"Set": func(s *appsv1.StatefulSet) any { return shardSet(s) },
 }
 
 var decisionsOnBudgets = fakeapi.Decisions[*policyv1.PodDisruptionBudget]{
@@ -43,7 +45,7 @@ var decidedBy = map[string][]string{
 }
 
 func shardSet(live *appsv1.StatefulSet) any {
-	out, err := redis.Builder{Cluster: fakeapi.RedisCluster(), Owner: kube.Owner("v1", "x", "x", "x")}.Set(0, live)
+	out, err := manifests.Builder{Cluster: fakeapi.RedisCluster(), Owner: kube.Owner("v1", "x", "x", "x")}.Set(0, live)
 	if err != nil {
 		return err.Error()
 	}
@@ -57,9 +59,9 @@ func shardSet(live *appsv1.StatefulSet) any {
 
 func TestACachedObjectDecidesLikeTheWholeOne(t *testing.T) {
 	t.Parallel()
-	decisionsOnPods.Compare(t, redis.ContainerServer, redis.ContainerGate)
+	decisionsOnPods.Compare(t, manifests.ContainerServer, manifests.ContainerGate)
 	decisionsOnNodes.Compare(t, "")
-	decisionsOnSets.Compare(t, redis.ContainerServer, redis.ContainerGate)
+	decisionsOnSets.Compare(t, manifests.ContainerServer, manifests.ContainerGate)
 	decisionsOnBudgets.Compare(t, "")
 	fakeapi.CheckCompared(t, decidedBy, decisionsOnPods, decisionsOnNodes, decisionsOnSets, decisionsOnBudgets)
 }

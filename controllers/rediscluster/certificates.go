@@ -7,14 +7,17 @@ import (
 	"github.com/quorate/quorate/api/v1alpha1"
 	"github.com/quorate/quorate/controllers/owned"
 	"github.com/quorate/quorate/internal/cluster"
-	"github.com/quorate/quorate/internal/cluster/redis"
+	"github.com/quorate/quorate/internal/cluster/redis/acl"
+	"github.com/quorate/quorate/internal/cluster/redis/manifests"
+	"github.com/quorate/quorate/internal/cluster/redis/model"
+	"github.com/quorate/quorate/internal/cluster/redis/planner"
 	clustertls "github.com/quorate/quorate/internal/cluster/tls"
 )
 
 // certificates are what a cluster needs.
-func (k *Reconciler) certificates(o *v1alpha1.RedisCluster, inUse bool, doors []redis.Door) owned.Certificates {
+func (k *Reconciler) certificates(o *v1alpha1.RedisCluster, inUse bool, doors []model.Door) owned.Certificates {
 	return owned.Certificates{
-		Spec: o.Spec.TLS, Labels: redis.Labels(o), Leafs: k.leafs(o, doors), Hosts: k.hosts(o), InUse: inUse,
+		Spec: o.Spec.TLS, Labels: manifests.Labels(o), Leafs: k.leafs(o, doors), Hosts: k.hosts(o), InUse: inUse,
 		PerBundle: cluster.ServerTLSSecret(o.Name),
 		// Every certificate of this authority opens the cluster bus. Authorities of the other name, which
 		// builds before the first release made, have signed certificates of clients too.
@@ -57,11 +60,11 @@ func (k *Reconciler) RenewWhilePaused(ctx context.Context, o *v1alpha1.RedisClus
 	if live == nil || err != nil {
 		return err
 	}
-	return k.ensureConnection(ctx, o, map[string]string{redis.PasswordDefault: string(live.Data[owned.PasswordKey])}, doors)
+	return k.ensureConnection(ctx, o, map[string]string{acl.PasswordDefault: string(live.Data[owned.PasswordKey])}, doors)
 }
 
 // Renewal has servers read their certificate anew, which they do not do by themselves.
-func (k *Reconciler) Renewal(s redis.State) cluster.Plan { return redis.Renewal(s) }
+func (k *Reconciler) Renewal(s model.State) cluster.Plan { return planner.Renewal(s) }
 
 // certificateSum tells the authorities and the certificate in the Secret that the servers mount, empty without TLS or before
 // there is one. A Secret that was taken from under the servers is no reason to restart them.

@@ -15,11 +15,12 @@ import (
 	"github.com/quorate/quorate/api/v1alpha1"
 	"github.com/quorate/quorate/controllers/owned"
 	"github.com/quorate/quorate/internal/cluster"
-	"github.com/quorate/quorate/internal/cluster/redis"
+	"github.com/quorate/quorate/internal/cluster/redis/manifests"
+	"github.com/quorate/quorate/internal/cluster/redis/model"
 )
 
 // observeClaims lists the claims of all data volumes, those of an earlier cluster of this name included.
-func (k *Reconciler) observeClaims(ctx context.Context, o *v1alpha1.RedisCluster, s *redis.State) error {
+func (k *Reconciler) observeClaims(ctx context.Context, o *v1alpha1.RedisCluster, s *model.State) error {
 	claims, err := k.claims(ctx, o)
 	s.Claims = claims
 	return err
@@ -27,7 +28,7 @@ func (k *Reconciler) observeClaims(ctx context.Context, o *v1alpha1.RedisCluster
 
 // claims returns the claims with the labels of the cluster, and those that servers mount by their
 // names, whatever their labels are.
-func (k *Reconciler) claims(ctx context.Context, o *v1alpha1.RedisCluster) ([]redis.Claim, error) {
+func (k *Reconciler) claims(ctx context.Context, o *v1alpha1.RedisCluster) ([]model.Claim, error) {
 	if o.Spec.Storage == nil {
 		return nil, nil // What there is belongs to an earlier cluster, and is nothing to this one.
 	}
@@ -35,11 +36,11 @@ func (k *Reconciler) claims(ctx context.Context, o *v1alpha1.RedisCluster) ([]re
 	if err != nil {
 		return nil, err
 	}
-	list, err := k.Claims(ctx, o.Namespace, redis.Selector(o), mounted)
+	list, err := k.Claims(ctx, o.Namespace, manifests.Selector(o), mounted)
 	if err != nil {
 		return nil, err
 	}
-	var out []redis.Claim
+	var out []model.Claim
 	for i := range list {
 		if c, ok := redisClaimOf(o, &list[i], live); ok {
 			out = append(out, c)
@@ -52,7 +53,7 @@ func (k *Reconciler) claims(ctx context.Context, o *v1alpha1.RedisCluster) ([]re
 // the pods of the cluster's own ones mount.
 func (k *Reconciler) claimants(ctx context.Context, o *v1alpha1.RedisCluster) (live map[types.UID]bool, mounted []string, err error) {
 	var sets appsv1.StatefulSetList
-	if err := k.List(ctx, &sets, client.InNamespace(o.Namespace), client.MatchingLabels(redis.Selector(o))); err != nil {
+	if err := k.List(ctx, &sets, client.InNamespace(o.Namespace), client.MatchingLabels(manifests.Selector(o))); err != nil {
 		return nil, nil, fmt.Errorf("list StatefulSets: %w", err)
 	}
 	live = map[types.UID]bool{}
@@ -67,10 +68,10 @@ func (k *Reconciler) claimants(ctx context.Context, o *v1alpha1.RedisCluster) (l
 }
 
 // redisClaimOf returns what the planner needs of a claim; false if it is none of a server.
-func redisClaimOf(o *v1alpha1.RedisCluster, c metav1.Object, live map[types.UID]bool) (redis.Claim, bool) {
-	shard, ordinal, ok := redis.ParseClaim(o.Name, c.GetName())
+func redisClaimOf(o *v1alpha1.RedisCluster, c metav1.Object, live map[types.UID]bool) (model.Claim, bool) {
+	shard, ordinal, ok := model.ParseClaim(o.Name, c.GetName())
 	orphan := slices.ContainsFunc(c.GetOwnerReferences(), func(r metav1.OwnerReference) bool { return r.Kind == "StatefulSet" && !live[r.UID] })
-	return redis.Claim{
+	return model.Claim{
 		Name: c.GetName(), UID: string(c.GetUID()), ResourceVersion: c.GetResourceVersion(),
 		Shard: shard, Ordinal: ordinal, Leaving: c.GetDeletionTimestamp() != nil || orphan, Made: c.GetCreationTimestamp().Time,
 	}, ok
@@ -78,7 +79,7 @@ func redisClaimOf(o *v1alpha1.RedisCluster, c metav1.Object, live map[types.UID]
 
 // findRetained adds the claims without our labels that an earlier cluster of this name may have
 // left. They decide how a cluster begins, and matter no more once slots have owners.
-func (k *Reconciler) findRetained(ctx context.Context, o *v1alpha1.RedisCluster, s *redis.State) error {
+func (k *Reconciler) findRetained(ctx context.Context, o *v1alpha1.RedisCluster, s *model.State) error {
 	if o.Spec.Storage == nil || s.Formed() {
 		return nil
 	}
@@ -93,7 +94,7 @@ func (k *Reconciler) findRetained(ctx context.Context, o *v1alpha1.RedisCluster,
 	}
 	for i := range list.Items {
 		c, ok := redisClaimOf(o, &list.Items[i], live)
-		if ok && !slices.ContainsFunc(s.Claims, func(have redis.Claim) bool { return have.Name == c.Name }) {
+		if ok && !slices.ContainsFunc(s.Claims, func(have model.Claim) bool { return have.Name == c.Name }) {
 			s.Claims = append(s.Claims, c)
 		}
 	}

@@ -11,7 +11,8 @@ import (
 
 	"github.com/quorate/quorate/api/v1alpha1"
 	"github.com/quorate/quorate/controllers/owned"
-	"github.com/quorate/quorate/internal/cluster/redis"
+	"github.com/quorate/quorate/internal/cluster/redis/model"
+	"github.com/quorate/quorate/internal/cluster/redis/planner"
 	"github.com/quorate/quorate/test/fakeapi"
 )
 
@@ -24,7 +25,7 @@ func TestRedisIsNotFormedBesideARetainedClaimWithoutLabels(t *testing.T) {
 		s.Pass()
 	}
 	c := meta.FindStatusCondition(s.Cluster().Status.Conditions, v1alpha1.ConditionStalled)
-	if c == nil || c.Reason != redis.ReasonRetained || !strings.Contains(c.Message, "data-carts-0-2") {
+	if c == nil || c.Reason != planner.ReasonRetained || !strings.Contains(c.Message, "data-carts-0-2") {
 		t.Fatalf("stalled: %+v", c)
 	}
 	fakeapi.Must(t, s.API.Delete(t.Context(), left))
@@ -49,7 +50,7 @@ func TestTheClaimOfARedisServerIsObservedWithoutItsLabels(t *testing.T) {
 	fakeapi.Must(t, s.API.Delete(t.Context(), claim))
 	state, err := s.Loop.Kind.Observe(t.Context(), s.Cluster())
 	fakeapi.Must(t, err)
-	i := slices.IndexFunc(state.Claims, func(c redis.Claim) bool { return c.Shard == 1 && c.Ordinal == 0 })
+	i := slices.IndexFunc(state.Claims, func(c model.Claim) bool { return c.Shard == 1 && c.Ordinal == 0 })
 	if len(state.Claims) != 6 || i < 0 || !state.Claims[i].Leaving {
 		t.Errorf("observed %+v", state.Claims)
 	}

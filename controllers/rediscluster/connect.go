@@ -14,7 +14,8 @@ import (
 	"github.com/quorate/quorate/controllers/owned"
 	"github.com/quorate/quorate/internal/cluster"
 	"github.com/quorate/quorate/internal/cluster/login"
-	"github.com/quorate/quorate/internal/cluster/redis"
+	"github.com/quorate/quorate/internal/cluster/redis/acl"
+	"github.com/quorate/quorate/internal/cluster/redis/model"
 	"github.com/quorate/quorate/internal/cluster/redis/redisclient"
 	"github.com/quorate/quorate/internal/cluster/redis/resp"
 )
@@ -23,10 +24,10 @@ import (
 // address.
 type endpoint struct {
 	pod, process string
-	addr         redis.Address
+	addr         model.Address
 }
 
-func endpointOf(p *redis.Pod) endpoint { return endpoint{p.Name, processOf(p.UID, p.Started), p.Addr} }
+func endpointOf(p *model.Pod) endpoint { return endpoint{p.Name, processOf(p.UID, p.Started), p.Addr} }
 
 // processOf identifies a process by its pod and by when its container was started.
 func processOf(uid string, started time.Time) string { return uid + started.UTC().Format(time.RFC3339) }
@@ -47,8 +48,8 @@ func (k *Reconciler) connector(ctx context.Context, o *v1alpha1.RedisCluster, pa
 	if secure == nil && o.Spec.TLS.TLSMode() != v1alpha1.TLSDisabled {
 		return nil, nil
 	}
-	access := redis.Access{Passwords: passwords}
-	if len(logins(access, redis.UserOperator, secure != nil)) == 0 {
+	access := acl.Access{Passwords: passwords}
+	if len(logins(access, acl.UserOperator, secure != nil)) == 0 {
 		return nil, nil
 	}
 	budget := resp.NewBudget(readBudget)
@@ -61,7 +62,7 @@ func (k *Reconciler) connector(ctx context.Context, o *v1alpha1.RedisCluster, pa
 				return k.Dial(ctx, types.NamespacedName{Namespace: o.Namespace, Name: to.pod}, to.addr.IP, to.addr.Port)
 			},
 		}
-		if user != redis.UserMigration { // A mover reads names of keys for minutes, and each reply is bounded.
+		if user != acl.UserMigration { // A mover reads names of keys for minutes, and each reply is bounded.
 			budget.Add(readShare)
 			options.Budget = budget
 		}

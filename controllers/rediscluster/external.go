@@ -16,14 +16,18 @@ import (
 	"github.com/quorate/quorate/api/v1alpha1"
 	"github.com/quorate/quorate/controllers/owned"
 	"github.com/quorate/quorate/internal/cluster"
-	"github.com/quorate/quorate/internal/cluster/redis"
+	"github.com/quorate/quorate/internal/cluster/redis/facts"
+	"github.com/quorate/quorate/internal/cluster/redis/manifests"
+	"github.com/quorate/quorate/internal/cluster/redis/model"
+	"github.com/quorate/quorate/internal/cluster/redis/planner"
+	"github.com/quorate/quorate/internal/cluster/redis/steps"
 	clustertls "github.com/quorate/quorate/internal/cluster/tls"
 )
 
 // ensureExternal applies the Services through which clients outside reach the pods, and tells where they lead from. They come before
 // the first pods, which are told where they are reached when they start. Those of the mode Replicated are there anyway. A Service
 // that cannot be made is told by observeOutside: nothing inside depends on it.
-func (k *Reconciler) ensureExternal(ctx context.Context, o *v1alpha1.RedisCluster, inUse bool) ([]redis.Door, error) {
+func (k *Reconciler) ensureExternal(ctx context.Context, o *v1alpha1.RedisCluster, inUse bool) ([]model.Door, error) {
 	k.memory(o).unexposed.Store(nil)
 	if o.Spec.ExternalAccess == nil || o.Spec.IsReplicated() {
 		return k.ExternalEndpoints(ctx, o)
@@ -32,7 +36,7 @@ func (k *Reconciler) ensureExternal(ctx context.Context, o *v1alpha1.RedisCluste
 	if err != nil {
 		return nil, err
 	}
-	b := redis.Builder{Cluster: o}
+	b := manifests.Builder{Cluster: o}
 	if b.Owner, err = k.OwnerReference(o); err != nil {
 		return nil, err
 	}
@@ -46,15 +50,15 @@ func (k *Reconciler) ensureExternal(ctx context.Context, o *v1alpha1.RedisCluste
 	}
 	doors, err := k.ExternalEndpoints(ctx, o)
 	has := func(pod string) bool {
-		return slices.ContainsFunc(doors, func(d redis.Door) bool { return d.Pod == pod })
+		return slices.ContainsFunc(doors, func(d model.Door) bool { return d.Pod == pod })
 	}
 	if err == nil && made && !inUse && slices.ContainsFunc(pods, func(pod string) bool { return !has(pod) }) {
-		err = cluster.Hold{Reason: redis.ReasonExternal, Message: "the Services for clients outside have just been made"}
+		err = cluster.Hold{Reason: planner.ReasonExternal, Message: "the Services for clients outside have just been made"}
 	}
 	return doors, err
 }
 
-func (k *Reconciler) exposePod(ctx context.Context, o *v1alpha1.RedisCluster, b redis.Builder, pod string) error {
+func (k *Reconciler) exposePod(ctx context.Context, o *v1alpha1.RedisCluster, b manifests.Builder, pod string) error {
 	if err := k.ensureService(ctx, o, b.Outside(pod)); err != nil || o.Spec.ExternalAccess.Type != v1alpha1.ExternalNodePort {
 		return err
 	}
@@ -71,10 +75,10 @@ func (k *Reconciler) nodePort(ctx context.Context, o *v1alpha1.RedisCluster, ser
 	if err := k.GetCurrent(ctx, client.ObjectKey{Namespace: o.Namespace, Name: service}, &live); client.IgnoreNotFound(err) != nil {
 		return 0, fmt.Errorf("read Service %s: %w", service, err)
 	}
-	if port := redis.NodePort(&live); port != 0 {
+	if port := manifests.NodePort(&live); port != 0 {
 		return port, nil
 	}
-	return 0, cluster.Hold{Reason: redis.ReasonExternal, Message: fmt.Sprintf("Service %s has no port of the nodes yet", service)}
+	return 0, cluster.Hold{Reason: planner.ReasonExternal, Message: fmt.Sprintf("Service %s has no port of the nodes yet", service)}
 }
 
 // wantedPods are those that the StatefulSets have room for, or will have.
@@ -83,7 +87,7 @@ func (k *Reconciler) wantedPods(ctx context.Context, o *v1alpha1.RedisCluster) (
 	if err != nil {
 		return nil, err
 	}
-	var s redis.State
+	var s model.State
 	if err := k.observeSets(ctx, o, &s); err != nil {
 		return nil, err
 	}
@@ -101,7 +105,7 @@ func (k *Reconciler) wantedPods(ctx context.Context, o *v1alpha1.RedisCluster) (
 }
 
 // ExternalEndpoints are the doors by themselves.
-func (k *Reconciler) ExternalEndpoints(ctx context.Context, o *v1alpha1.RedisCluster) ([]redis.Door, error) {
+func (k *Reconciler) ExternalEndpoints(ctx context.Context, o *v1alpha1.RedisCluster) ([]model.Door, error) {
 	if o.Spec.ExternalAccess == nil {
 		return nil, nil
 	}
@@ -114,7 +118,7 @@ func (k *Reconciler) ExternalEndpoints(ctx context.Context, o *v1alpha1.RedisClu
 
 // observeOutside says where servers are reached from outside, what each is to announce, and what a certificate of the user lacks
 // for that.
-func (k *Reconciler) observeOutside(ctx context.Context, o *v1alpha1.RedisCluster, s *redis.State) (missing string, err error) {
+func (k *Reconciler) observeOutside(ctx context.Context, o *v1alpha1.RedisCluster, s *model.State) (missing string, err error) {
 	w, err := k.readOutside(ctx, o)
 	if err != nil {
 		return "", err
@@ -128,7 +132,7 @@ func (k *Reconciler) observeOutside(ctx context.Context, o *v1alpha1.RedisCluste
 	if why := k.memory(o).unexposed.Load(); why != nil {
 		s.Spec.Unannounced = *why
 	}
-	said := map[string]redis.Announcement{}
+	said := map[string]model.Announcement{}
 	for _, d := range s.Doors {
 		said[d.Pod] = d.Said()
 		if o.Spec.IsReplicated() || slices.Contains(wanted, d.Pod) {
@@ -141,7 +145,7 @@ func (k *Reconciler) observeOutside(ctx context.Context, o *v1alpha1.RedisCluste
 	for i := range s.Pods {
 		if p := &s.Pods[i]; p.Addr.IP != "" && !o.Spec.IsReplicated() {
 			p.Announce = said[p.Name].Parameters(cluster.PodHost(p.Name, o.Name, o.Namespace, k.Domain), p.Addr.IP)
-			p.Announce[redis.EndpointParameter] = redis.Endpoint(&o.Spec, said[p.Name])
+			p.Announce[model.EndpointParameter] = model.Endpoint(&o.Spec, said[p.Name])
 		}
 	}
 	return missing, nil
@@ -149,11 +153,11 @@ func (k *Reconciler) observeOutside(ctx context.Context, o *v1alpha1.RedisCluste
 
 // watchUnused notes since when servers do not announce Services that are not wanted any more. An operator that has just been started
 // begins to count anew.
-func (m *memory) watchUnused(s *redis.State) {
+func (m *memory) watchUnused(s *model.State) {
 	for i := range s.Exposed {
 		e := &s.Exposed[i]
-		at := slices.IndexFunc(s.Pods, func(p redis.Pod) bool { return p.Name == e.Pod })
-		if e.Wanted || at < 0 || s.Pods[at].Node == nil || len(s.Pods[at].Differs()) > 0 {
+		at := slices.IndexFunc(s.Pods, func(p model.Pod) bool { return p.Name == e.Pod })
+		if e.Wanted || at < 0 || s.Pods[at].Node == nil || len(facts.Differs(&s.Pods[at])) > 0 {
 			m.unused.Delete(e.UID)
 			continue
 		}
@@ -163,7 +167,7 @@ func (m *memory) watchUnused(s *redis.State) {
 }
 
 // watchHosts notes where servers send clients. A server that cannot be read may send them where it did.
-func (m *memory) watchHosts(s *redis.State) {
+func (m *memory) watchHosts(s *model.State) {
 	hosts, all := []string{}, true
 	for i := range s.Pods {
 		n := s.Pods[i].Node
@@ -185,7 +189,7 @@ func (m *memory) watchHosts(s *redis.State) {
 
 // withFormer adds to doors the hosts that are not asked for any more and that the servers' certificate is for, while servers send clients
 // to any of them, or may: clients verify that. They go all at once, as each certificate takes the kubelet a minute and a half.
-func (k *Reconciler) withFormer(ctx context.Context, o *v1alpha1.RedisCluster, doors []redis.Door) ([]redis.Door, error) {
+func (k *Reconciler) withFormer(ctx context.Context, o *v1alpha1.RedisCluster, doors []model.Door) ([]model.Door, error) {
 	if mode := o.Spec.TLS.TLSMode(); mode == v1alpha1.TLSDisabled || mode == v1alpha1.TLSProvided || o.Spec.IsReplicated() {
 		return doors, nil
 	}
@@ -203,14 +207,14 @@ func (k *Reconciler) withFormer(ctx context.Context, o *v1alpha1.RedisCluster, d
 	has, _ := clustertls.LeafOf(pair) // What cannot be read is issued anew.
 	for _, host := range has.Hosts() {
 		if !slices.Contains(wanted, host) {
-			doors = append(doors, redis.Door{Announcement: redis.Announcement{Host: host}})
+			doors = append(doors, model.Door{Announcement: model.Announcement{Host: host}})
 		}
 	}
 	return doors, nil
 }
 
 // hostsOutside are the DNS names and addresses that clients outside are to be sent to, in one order.
-func hostsOutside(doors []redis.Door) (names []string, addresses []netip.Addr) {
+func hostsOutside(doors []model.Door) (names []string, addresses []netip.Addr) {
 	for _, d := range doors {
 		if ip, err := netip.ParseAddr(d.Host); err == nil {
 			addresses = append(addresses, ip)
@@ -227,7 +231,7 @@ func hostsOutside(doors []redis.Door) (names []string, addresses []netip.Addr) {
 // +kubebuilder:rbac:groups="",resources=services,verbs=delete
 
 // withdraw deletes just these Services, not others that took their names meanwhile.
-func (k *Reconciler) withdraw(ctx context.Context, o *v1alpha1.RedisCluster, step redis.Withdraw) error {
+func (k *Reconciler) withdraw(ctx context.Context, o *v1alpha1.RedisCluster, step steps.Withdraw) error {
 	var errs []error
 	for _, e := range step.Services {
 		uid := types.UID(e.UID)

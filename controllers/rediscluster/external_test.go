@@ -15,7 +15,7 @@ import (
 	"github.com/quorate/quorate/controllers/kubecache"
 	"github.com/quorate/quorate/controllers/owned"
 	"github.com/quorate/quorate/internal/cluster"
-	"github.com/quorate/quorate/internal/cluster/redis"
+	"github.com/quorate/quorate/internal/cluster/redis/manifests"
 	clustertls "github.com/quorate/quorate/internal/cluster/tls"
 	"github.com/quorate/quorate/test/fakeapi"
 )
@@ -92,7 +92,7 @@ func TestRedisWaitsForItsLoadBalancers(t *testing.T) {
 	}
 	s.ExpectHost("svc.cluster.local")
 	for i, v := range s.Services(s.T.Context()) {
-		if _, _, ok := redis.ExposedPod(&v); !ok {
+		if _, _, ok := manifests.ExposedPod(&v); !ok {
 			continue
 		}
 		if v.Annotations["service.example.com/pool"] != "outer" {

@@ -17,24 +17,25 @@ import (
 
 	"github.com/quorate/quorate/controllers/owned"
 	"github.com/quorate/quorate/controllers/reconcile"
-	"github.com/quorate/quorate/internal/cluster/redis"
+	"github.com/quorate/quorate/internal/cluster/redis/model"
 	"github.com/quorate/quorate/internal/cluster/redis/redisclient"
+	"github.com/quorate/quorate/internal/cluster/redis/steps"
 )
 
 // hanging is a server that takes connections and answers only when the test ends.
 type hanging struct {
-	redis.Client
+	steps.Client
 	release <-chan struct{}
 	asked   func()
 }
 
-func (h hanging) Read(ctx context.Context) (*redis.Node, error) {
+func (h hanging) Read(ctx context.Context) (*model.Node, error) {
 	h.asked()
 	select {
 	case <-h.release:
 	case <-ctx.Done():
 	}
-	return nil, redis.ErrHangs
+	return nil, steps.ErrHangs
 }
 
 func (hanging) Close() error { return nil }
@@ -51,7 +52,7 @@ func TestAClusterIsReconciledWhileTheServersOf50OthersHang(t *testing.T) {
 	var hung sync.WaitGroup
 	hung.Add(others)
 	k := New(&owned.Client{Now: time.Now})
-	k.Connect = func(redisclient.Options) redis.Client { return hanging{release: release, asked: hung.Done} }
+	k.Connect = func(redisclient.Options) steps.Client { return hanging{release: release, asked: hung.Done} }
 	connect := func(string, endpoint) redisclient.Options { return redisclient.Options{} }
 	options := reconcile.Options{Concurrency: reconcile.DefaultConcurrency}.Controller()
 	options.SkipNameValidation = new(true)
@@ -60,7 +61,7 @@ func TestAClusterIsReconciledWhileTheServersOf50OthersHang(t *testing.T) {
 			close(healed)
 			return ctrl.Result{}, nil
 		}
-		s := redis.State{Pods: []redis.Pod{{Name: r.Name + "-0-0", Addr: redis.Address{IP: "10.0.0.1", Port: redis.ClientPort}}}}
+		s := model.State{Pods: []model.Pod{{Name: r.Name + "-0-0", Addr: model.Address{IP: "10.0.0.1", Port: model.ClientPort}}}}
 		k.readServers(ctx, connect, &s)
 		return ctrl.Result{}, nil
 	})
@@ -102,7 +103,7 @@ func TestServersOfTheLargestClusterThatAllHangAreReadInBoundedTime(t *testing.T)
 		var most, now int
 		var mu sync.Mutex
 		k := New(&owned.Client{Now: time.Now})
-		k.Connect = func(redisclient.Options) redis.Client {
+		k.Connect = func(redisclient.Options) steps.Client {
 			release := make(chan struct{})
 			return hanging{release: release, asked: func() {
 				mu.Lock()
@@ -117,9 +118,9 @@ func TestServersOfTheLargestClusterThatAllHangAreReadInBoundedTime(t *testing.T)
 				})
 			}}
 		}
-		s := redis.State{Pods: make([]redis.Pod, 1000)}
+		s := model.State{Pods: make([]model.Pod, 1000)}
 		for i := range s.Pods {
-			s.Pods[i] = redis.Pod{Name: fmt.Sprintf("c-%d-0", i), Addr: redis.Address{IP: "10.0.0.1", Port: redis.ClientPort}}
+			s.Pods[i] = model.Pod{Name: fmt.Sprintf("c-%d-0", i), Addr: model.Address{IP: "10.0.0.1", Port: model.ClientPort}}
 		}
 		began := time.Now()
 		k.readServers(t.Context(), func(string, endpoint) redisclient.Options { return redisclient.Options{} }, &s)

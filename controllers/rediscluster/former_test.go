@@ -9,7 +9,7 @@ import (
 
 	"github.com/quorate/quorate/api/v1alpha1"
 	"github.com/quorate/quorate/internal/cluster"
-	"github.com/quorate/quorate/internal/cluster/redis"
+	"github.com/quorate/quorate/internal/cluster/redis/model"
 	clustertls "github.com/quorate/quorate/internal/cluster/tls"
 	"github.com/quorate/quorate/internal/ttlmap"
 	"github.com/quorate/quorate/test/fakeapi"
@@ -45,7 +45,7 @@ func TestClientsAreSentNowhereThatTheCertificateIsNotFor(t *testing.T) {
 					s.Pass()
 					certificates[clustertls.LeafFingerprint(certificate())] = certificate()
 					for pod, server := range s.Servers {
-						announced := (&redis.Node{Announces: server.Announces}).HostOutside()
+						announced := (&model.Node{Announces: server.Announces}).HostOutside()
 						if announced != "" && !clustertls.Vouches(certificates[server.Certificate], announced) {
 							t.Fatalf("%s sends clients to %s and shows another certificate", pod, announced)
 						}

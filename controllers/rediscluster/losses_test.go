@@ -13,8 +13,11 @@ import (
 
 	"github.com/quorate/quorate/api/v1alpha1"
 	"github.com/quorate/quorate/controllers/owned"
-	"github.com/quorate/quorate/internal/cluster/redis"
+	"github.com/quorate/quorate/internal/cluster/redis/manifests"
+	"github.com/quorate/quorate/internal/cluster/redis/planner"
 	"github.com/quorate/quorate/internal/cluster/redis/redisfake"
+	"github.com/quorate/quorate/internal/cluster/redis/slots"
+	"github.com/quorate/quorate/internal/cluster/redis/steps"
 	"github.com/quorate/quorate/test/fakeapi"
 	"github.com/quorate/quorate/test/ownedtest"
 )
@@ -82,7 +85,7 @@ func TestANodeThatIsGoneIsProofWithoutStorage(t *testing.T) {
 	began := s.Net.Now()
 	s.BreakOff("carts-0-0", "n")
 	s.Pass()
-	if told := s.Told(); strings.Contains(told, redis.ReasonElect) {
+	if told := s.Told(); strings.Contains(told, steps.ReasonElect) {
 		t.Fatalf("its node is there:\n%s", told)
 	}
 	if err := s.API.Delete(t.Context(), s.Node("n")); err != nil {
@@ -91,7 +94,7 @@ func TestANodeThatIsGoneIsProofWithoutStorage(t *testing.T) {
 	for range 3 {
 		s.Pass()
 	}
-	if told := s.Told(); !strings.Contains(told, redis.ReasonElect) || s.Net.Now().Sub(began) >= 5*time.Second {
+	if told := s.Told(); !strings.Contains(told, steps.ReasonElect) || s.Net.Now().Sub(began) >= 5*time.Second {
 		t.Errorf("after %s: %s\n%s", s.Net.Now().Sub(began), s.Cluster().Status.Activity, told)
 	}
 }
@@ -108,7 +111,7 @@ func TestTheNodeOfMostPrimariesIsOutOfService(t *testing.T) {
 		s.Endless(name)
 	}
 	s.Pass()
-	if told := s.Told(); strings.Contains(told, redis.ReasonElect) {
+	if told := s.Told(); strings.Contains(told, steps.ReasonElect) {
 		t.Fatalf("its node is there:\n%s", told)
 	}
 	node := s.Node("n")
@@ -164,7 +167,7 @@ func TestAServerThatHangsIsEnded(t *testing.T) {
 func TestALostShardIsHeldUntilItsIncidentIsApproved(t *testing.T) {
 	s := newRedisStage(t, fakeapi.RedisCluster())
 	s.Settle()
-	for slot := range redis.SlotCount {
+	for slot := range slots.Count {
 		if server := s.Servers["carts-0-0"]; server.Owns(slot) {
 			server.Data[redisfake.Key{Slot: slot}] = 1
 			break
@@ -174,11 +177,11 @@ func TestALostShardIsHeldUntilItsIncidentIsApproved(t *testing.T) {
 	var stalled *metav1.Condition
 	for range 100 {
 		s.Pass()
-		if stalled = meta.FindStatusCondition(s.Cluster().Status.Conditions, v1alpha1.ConditionStalled); stalled.Reason == redis.ReasonShardLost {
+		if stalled = meta.FindStatusCondition(s.Cluster().Status.Conditions, v1alpha1.ConditionStalled); stalled.Reason == planner.ReasonShardLost {
 			break
 		}
 	}
-	if stalled.Reason != redis.ReasonShardLost || !strings.Contains(stalled.Message, "shard 1 is lost (pods carts-1-0, carts-1-1)") {
+	if stalled.Reason != planner.ReasonShardLost || !strings.Contains(stalled.Message, "shard 1 is lost (pods carts-1-0, carts-1-1)") {
 		t.Fatalf("stalled: %+v", stalled)
 	}
 	_, incident, _ := strings.Cut(stalled.Message, v1alpha1.AnnotationRecover+"=")
@@ -207,8 +210,8 @@ func TestAPodIsNotEndedForADiskThatStays(t *testing.T) {
 	if !there(claim) {
 		t.Fatal("no claim")
 	}
-	step := redis.ReplaceDisk{
-		Claim: redis.DeleteClaim{Name: claim.Name, UID: "claim", ResourceVersion: claim.ResourceVersion}, Pod: redis.PodRef{Name: pod.Name, UID: "pod"},
+	step := steps.ReplaceDisk{
+		Claim: steps.DeleteClaim{Name: claim.Name, UID: "claim", ResourceVersion: claim.ResourceVersion}, Pod: steps.PodRef{Name: pod.Name, UID: "pod"},
 	}
 	claim.Annotations = map[string]string{"backup": "taken"}
 	if err := w.Update(t.Context(), claim); err != nil {
@@ -231,9 +234,9 @@ func TestAShardTakesNoVolumesOfAnEarlierClusterAlong(t *testing.T) {
 	for name, storage := range map[string]*v1alpha1.StorageSpec{"without volumes": nil, "with volumes": fakeapi.RedisCluster().Spec.Storage} {
 		o := fakeapi.RedisCluster()
 		o.Spec.Storage = storage
-		claim := &corev1.PersistentVolumeClaim{ObjectMeta: metav1.ObjectMeta{Namespace: o.Namespace, Name: "data-carts-3-0", UID: "claim", Labels: redis.Labels(o)}}
+		claim := &corev1.PersistentVolumeClaim{ObjectMeta: metav1.ObjectMeta{Namespace: o.Namespace, Name: "data-carts-3-0", UID: "claim", Labels: manifests.Labels(o)}}
 		w := fakeapi.New(t, o, claim)
-		if err := New(ownedtest.New(w)).Act(t.Context(), o, redis.DropShard{Shard: 3, UID: "set"}); err != nil {
+		if err := New(ownedtest.New(w)).Act(t.Context(), o, steps.DropShard{Shard: 3, UID: "set"}); err != nil {
 			t.Errorf("%s: %v", name, err)
 		}
 		if err := w.Get(t.Context(), client.ObjectKeyFromObject(claim), claim); (err == nil) != (storage == nil) {

@@ -7,7 +7,9 @@ import (
 
 	"github.com/quorate/quorate/api/v1alpha1"
 	"github.com/quorate/quorate/internal/cluster/login"
-	"github.com/quorate/quorate/internal/cluster/redis"
+	"github.com/quorate/quorate/internal/cluster/redis/anomalies"
+	"github.com/quorate/quorate/internal/cluster/redis/history"
+	"github.com/quorate/quorate/internal/cluster/redis/model"
 )
 
 // memory is what the operator remembers of one cluster.
@@ -18,7 +20,7 @@ type memory struct {
 	// silence is which servers did not answer, for the time that the primary changes.
 	silence silence
 	// failed are the hand-overs that failed lately.
-	failed redis.FailedHandOvers
+	failed model.FailedHandOvers
 	// unused is since when Services are not announced any more (UID -> time.Time), so that they stay for a moment longer.
 	unused sync.Map
 	// unexposed says why pods are not to be reached from outside, as their Services could not be made; nil: they could.
@@ -28,15 +30,15 @@ type memory struct {
 	// unresizable are the pods that the API server does not resize (UID -> resizeRefusal). It says so again when it is asked again.
 	unresizable sync.Map
 	// idle is since when shards that are to go have owned nothing.
-	idle redis.Idle
+	idle history.Idle
 	// processes are what was seen of the servers' processes.
-	processes redis.Processes
+	processes history.Processes
 	// meter counts what has been moved.
 	meter meter
 	// scales are what slots weighed.
 	scales scales
 	// vigil is how the servers have been lately.
-	vigil redis.Vigil
+	vigil anomalies.Detector
 	// hashed are the pod templates; nil: none was hashed.
 	hashed atomic.Pointer[hashed]
 	// vouching is how the operator knows its servers; nil: it has not met any.
@@ -57,7 +59,7 @@ type vouching struct {
 // sessions is how many servers of a cluster are known from before.
 const sessions = 1024
 
-func newMemory() *memory { return &memory{idle: redis.Idle{}, processes: redis.Processes{}} }
+func newMemory() *memory { return &memory{idle: history.Idle{}, processes: history.Processes{}} }
 
 // memory is what is remembered of a cluster.
 func (k *Reconciler) memory(o *v1alpha1.RedisCluster) *memory { return k.memories.Get(o.UID, k.Now()) }

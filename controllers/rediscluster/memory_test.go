@@ -10,7 +10,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/quorate/quorate/api/v1alpha1"
-	"github.com/quorate/quorate/internal/cluster/redis"
+	"github.com/quorate/quorate/internal/cluster/redis/anomalies"
 	"github.com/quorate/quorate/internal/ttlmap"
 	"github.com/quorate/quorate/test/fakeapi"
 	"github.com/quorate/quorate/test/ownedtest"
@@ -49,7 +49,7 @@ func TestAReadForAnotherResourceChangesNoMemory(t *testing.T) {
 		t.Fatalf("%T", s.Loop.Kind)
 	}
 	c := s.Cluster()
-	untouched := func() bool { return reflect.DeepEqual(&kind.memory(c).vigil, &redis.Vigil{}) }
+	untouched := func() bool { return reflect.DeepEqual(&kind.memory(c).vigil, &anomalies.Detector{}) }
 	kind.memories = ttlmap.Map[types.UID, memory]{New: newMemory}
 	if _, err := kind.Read(t.Context(), c); err != nil {
 		t.Fatal(err)

@@ -16,7 +16,7 @@ import (
 	"github.com/quorate/quorate/api/v1alpha1"
 	"github.com/quorate/quorate/controllers/owned"
 	"github.com/quorate/quorate/internal/cluster"
-	"github.com/quorate/quorate/internal/cluster/redis"
+	"github.com/quorate/quorate/internal/cluster/redis/manifests"
 )
 
 // The exporter of Redis metrics runs in a Deployment, which goes when spec.monitoring does.
@@ -30,7 +30,7 @@ func (k *Reconciler) ensureMonitoring(ctx context.Context, o *v1alpha1.RedisClus
 	if err != nil {
 		return err
 	}
-	b := redis.Builder{Cluster: o, Owner: owner, AgentImage: k.AgentImage}
+	b := manifests.Builder{Cluster: o, Owner: owner, AgentImage: k.AgentImage}
 	wanted := o.Spec.Monitoring != nil
 	if err = k.ensureExporterUser(ctx, o, b); err == nil || !wanted {
 		err = errors.Join(err, k.ensureExporter(ctx, o, b, wanted))
@@ -38,9 +38,9 @@ func (k *Reconciler) ensureMonitoring(ctx context.Context, o *v1alpha1.RedisClus
 	return errors.Join(err, k.EnsurePodMonitor(ctx, o, b.PodMonitor(), wanted && o.Spec.Monitoring.PodMonitor.Wanted()))
 }
 
-func (k *Reconciler) ensureExporterUser(ctx context.Context, o *v1alpha1.RedisCluster, b redis.Builder) error {
+func (k *Reconciler) ensureExporterUser(ctx context.Context, o *v1alpha1.RedisCluster, b manifests.Builder) error {
 	live := &v1alpha1.RedisUser{ObjectMeta: owned.ObjectMeta(o, cluster.Exporter(o.Name))}
-	if !redis.HasExporterUser(o) {
+	if !manifests.HasExporterUser(o) {
 		return k.DeleteOwned(ctx, o, live)
 	}
 	return k.Apply(ctx, o, live, b.ExporterUser())
@@ -48,7 +48,7 @@ func (k *Reconciler) ensureExporterUser(ctx context.Context, o *v1alpha1.RedisCl
 
 // ensureExporter applies the exporter, the first time when there is the Secret that it mounts: the kubelet would look for that more and more
 // seldom.
-func (k *Reconciler) ensureExporter(ctx context.Context, o *v1alpha1.RedisCluster, b redis.Builder, wanted bool) error {
+func (k *Reconciler) ensureExporter(ctx context.Context, o *v1alpha1.RedisCluster, b manifests.Builder, wanted bool) error {
 	live := &appsv1.Deployment{ObjectMeta: owned.ObjectMeta(o, cluster.Exporter(o.Name))}
 	if !wanted {
 		return k.DeleteOwned(ctx, o, live)
@@ -71,7 +71,7 @@ func (k *Reconciler) ensureExporter(ctx context.Context, o *v1alpha1.RedisCluste
 
 // exporterUserProblem is why the exporter cannot connect as its user, as a Hold or a Refusal; nil when it can.
 func (k *Reconciler) exporterUserProblem(ctx context.Context, o *v1alpha1.RedisCluster) error {
-	if !redis.HasExporterUser(o) {
+	if !manifests.HasExporterUser(o) {
 		return nil
 	}
 	user := &v1alpha1.RedisUser{}
@@ -114,7 +114,7 @@ func (k *Reconciler) exporterProblem(ctx context.Context, o *v1alpha1.RedisClust
 		return k.exporterUserProblem(ctx, o)
 	}
 	var pods corev1.PodList
-	if err := k.List(ctx, &pods, client.InNamespace(o.Namespace), client.MatchingLabels(redis.ExporterSelector(o))); err != nil {
+	if err := k.List(ctx, &pods, client.InNamespace(o.Namespace), client.MatchingLabels(manifests.ExporterSelector(o))); err != nil {
 		return fmt.Errorf("list pods of the exporter: %w", err)
 	}
 	for i := range pods.Items {

@@ -11,12 +11,12 @@ import (
 
 	"github.com/quorate/quorate/api/v1alpha1"
 	"github.com/quorate/quorate/controllers/owned"
-	"github.com/quorate/quorate/internal/cluster/redis"
+	"github.com/quorate/quorate/internal/cluster/redis/model"
 )
 
 // findLostNodes looks at the nodes of pods whose servers do not answer: nobody else can tell whether these may still run. What a kubelet that is
 // gone said last, that they are ready, stands for the better part of a minute. An installation that may not read nodes is told by the deletion of the pod alone.
-func (k *Reconciler) findLostNodes(ctx context.Context, o *v1alpha1.RedisCluster, s *redis.State) error {
+func (k *Reconciler) findLostNodes(ctx context.Context, o *v1alpha1.RedisCluster, s *model.State) error {
 	for i := range s.Pods {
 		p := &s.Pods[i]
 		if p.Node != nil {
@@ -58,7 +58,7 @@ func (k *Reconciler) nodeSilent(ctx context.Context, name string) (bool, error) 
 }
 
 // findLostDisks looks for the proof that nodes and volumes are gone for good, for the pods that do not run.
-func (k *Reconciler) findLostDisks(ctx context.Context, o *v1alpha1.RedisCluster, s *redis.State) error {
+func (k *Reconciler) findLostDisks(ctx context.Context, o *v1alpha1.RedisCluster, s *model.State) error {
 	for i := range s.Pods {
 		p := &s.Pods[i]
 		if p.Ready && !p.Deleting {
@@ -68,7 +68,7 @@ func (k *Reconciler) findLostDisks(ctx context.Context, o *v1alpha1.RedisCluster
 		if p.Gone, err = k.NodeGone(ctx, p.NodeName); err != nil {
 			return err
 		}
-		j := slices.IndexFunc(s.Claims, func(c redis.Claim) bool { return c.Shard == p.Shard && c.Ordinal == p.Ordinal })
+		j := slices.IndexFunc(s.Claims, func(c model.Claim) bool { return c.Shard == p.Shard && c.Ordinal == p.Ordinal })
 		if j < 0 {
 			continue
 		}

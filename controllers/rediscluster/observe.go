@@ -12,16 +12,19 @@ import (
 	"github.com/quorate/quorate/api/v1alpha1"
 	"github.com/quorate/quorate/controllers/owned"
 	"github.com/quorate/quorate/internal/cluster"
-	"github.com/quorate/quorate/internal/cluster/redis"
+	"github.com/quorate/quorate/internal/cluster/redis/acl"
+	"github.com/quorate/quorate/internal/cluster/redis/config"
+	"github.com/quorate/quorate/internal/cluster/redis/manifests"
+	"github.com/quorate/quorate/internal/cluster/redis/model"
 )
 
 // baseSpec is what a specification says by itself.
-func baseSpec(o *v1alpha1.RedisCluster) redis.Spec {
-	return redis.Spec{
+func baseSpec(o *v1alpha1.RedisCluster) model.Spec {
+	return model.Spec{
 		Name: o.Name, Namespace: o.Namespace, Shards: o.Spec.ShardCount(), Replicated: o.Spec.IsReplicated(), Replicas: o.Spec.Replicas(), Version: o.Spec.Version,
-		NodeTimeout: redis.NodeTimeout(o.Spec.Config), Persistent: o.Spec.Storage != nil, MemoryLimit: redis.MemoryLimit(o.Spec.Resources),
-		MinReplicas:   redis.MinReplicas(&o.Spec),
-		DiscardClaims: redis.DiscardsClaims(o.Spec.Storage),
+		NodeTimeout: config.NodeTimeout(o.Spec.Config), Persistent: o.Spec.Storage != nil, MemoryLimit: config.MemoryLimit(o.Spec.Resources),
+		MinReplicas:   config.MinReplicas(&o.Spec),
+		DiscardClaims: manifests.DiscardsClaims(o.Spec.Storage),
 		AssignEmpty:   o.Spec.Recovery.AssignsEmpty(), Approved: o.Annotations[v1alpha1.AnnotationRecover],
 		ReplaceDead: o.Spec.Recovery.ReplacesDead(),
 		Rebalance:   rebalanceOf(o),
@@ -30,7 +33,7 @@ func baseSpec(o *v1alpha1.RedisCluster) redis.Spec {
 
 // Observe reads the state of a cluster, and adds what is remembered of the states before. Only the loop of the cluster may call it,
 // which looks at a cluster once at a time: what is remembered and found belongs to that one alone.
-func (k *Reconciler) Observe(ctx context.Context, o *v1alpha1.RedisCluster) (redis.State, error) {
+func (k *Reconciler) Observe(ctx context.Context, o *v1alpha1.RedisCluster) (model.State, error) {
 	s, connect, err := k.read(ctx, o, k.memory(o).silence.expected())
 	if err != nil || connect == nil {
 		return s, err
@@ -50,41 +53,41 @@ func (k *Reconciler) Observe(ctx context.Context, o *v1alpha1.RedisCluster) (red
 }
 
 // Read reads the state of a cluster as it is now, without what is remembered of it. Other kinds may call it at any time.
-func (k *Reconciler) Read(ctx context.Context, o *v1alpha1.RedisCluster) (redis.State, error) {
+func (k *Reconciler) Read(ctx context.Context, o *v1alpha1.RedisCluster) (model.State, error) {
 	s, _, err := k.read(ctx, o, nil)
 	return s, err
 }
 
 // read reads the StatefulSets and pods, and asks every server for its own account. Without what it takes to connect, none is asked.
-func (k *Reconciler) read(ctx context.Context, o *v1alpha1.RedisCluster, silent map[string]bool) (redis.State, connectFunc, error) {
+func (k *Reconciler) read(ctx context.Context, o *v1alpha1.RedisCluster, silent map[string]bool) (model.State, connectFunc, error) {
 	s, err := k.readObjects(ctx, o)
 	if err != nil {
-		return redis.State{}, nil, err
+		return model.State{}, nil, err
 	}
 	passwords, err := k.Passwords(ctx, o)
 	if err != nil {
-		return redis.State{}, nil, err
+		return model.State{}, nil, err
 	}
 	connect, err := k.connector(ctx, o, passwords)
 	if err != nil {
-		return redis.State{}, nil, err
+		return model.State{}, nil, err
 	}
 	if connect == nil {
 		return s, nil, nil
 	}
-	s.Spec.Access = &redis.Access{
+	s.Spec.Access = &acl.Access{
 		Passwords: passwords, Open: o.Spec.Auth.AuthMode() == v1alpha1.AuthDisabled, Replicated: o.Spec.IsReplicated(),
 	}
 	s.Spec.Hold = o.Spec.Auth.RotationHold()
 	if s.Spec.HandedOut, err = k.handedOut(ctx, o, s.Spec.Access); err != nil {
-		return redis.State{}, nil, err
+		return model.State{}, nil, err
 	}
 	k.readServersExcept(ctx, connect, &s, silent)
 	if s.Neighbours, err = k.neighbours(ctx, o); err != nil {
-		return redis.State{}, nil, err
+		return model.State{}, nil, err
 	}
 	if err := errors.Join(k.findRetained(ctx, o, &s), k.findLostNodes(ctx, o, &s)); err != nil {
-		return redis.State{}, nil, err
+		return model.State{}, nil, err
 	}
 	return s, connect, nil
 }
@@ -104,7 +107,7 @@ func (k *Reconciler) neighbours(ctx context.Context, o *v1alpha1.RedisCluster) (
 		for _, shard := range other.Status.Shards {
 			for _, n := range shard.Nodes {
 				if n.ID != "" {
-					out[n.ID] = redis.ClusterOf(other.Name, other.Namespace)
+					out[n.ID] = model.ClusterOf(other.Name, other.Namespace)
 				}
 			}
 		}
@@ -113,33 +116,33 @@ func (k *Reconciler) neighbours(ctx context.Context, o *v1alpha1.RedisCluster) (
 }
 
 // readObjects reads all that is known without asking a server.
-func (k *Reconciler) readObjects(ctx context.Context, o *v1alpha1.RedisCluster) (redis.State, error) {
-	s := redis.State{Now: k.Now(), Spec: baseSpec(o)}
-	live, err := redis.LiveConfig(&o.Spec)
+func (k *Reconciler) readObjects(ctx context.Context, o *v1alpha1.RedisCluster) (model.State, error) {
+	s := model.State{Now: k.Now(), Spec: baseSpec(o)}
+	live, err := config.LiveConfig(&o.Spec)
 	if err != nil {
-		return redis.State{}, err
+		return model.State{}, err
 	}
-	s.Spec.Live, s.Spec.LiveNames = live, redis.LiveNames(o.Spec.Config)
+	s.Spec.Live, s.Spec.LiveNames = live, config.LiveNames(o.Spec.Config)
 	if err := k.observeObjects(ctx, o, &s); err != nil {
-		return redis.State{}, err
+		return model.State{}, err
 	}
 	if err := k.observeBackups(ctx, o, &s); err != nil {
-		return redis.State{}, err
+		return model.State{}, err
 	}
 	if s.Monitoring, err = k.observeMonitoring(ctx, o); err != nil {
-		return redis.State{}, err
+		return model.State{}, err
 	}
 	if err := k.observeCertificates(ctx, o, &s); err != nil {
-		return redis.State{}, err
+		return model.State{}, err
 	}
 	if s.Accounts, err = k.accounts(ctx, o); err != nil {
-		return redis.State{}, err
+		return model.State{}, err
 	}
 	return s, nil
 }
 
 // observeBackups reads what is put into the cluster, and what is to be, and how its backups are.
-func (k *Reconciler) observeBackups(ctx context.Context, o *v1alpha1.RedisCluster, s *redis.State) (err error) {
+func (k *Reconciler) observeBackups(ctx context.Context, o *v1alpha1.RedisCluster, s *model.State) (err error) {
 	if s.Restore, err = k.observeRestore(ctx, o); err != nil {
 		return err
 	}
@@ -151,7 +154,7 @@ func (k *Reconciler) observeBackups(ctx context.Context, o *v1alpha1.RedisCluste
 }
 
 // observeCertificates reads where servers are reached from outside, and what proves that it is they.
-func (k *Reconciler) observeCertificates(ctx context.Context, o *v1alpha1.RedisCluster, s *redis.State) error {
+func (k *Reconciler) observeCertificates(ctx context.Context, o *v1alpha1.RedisCluster, s *model.State) error {
 	missing, err := k.observeOutside(ctx, o, s)
 	if err != nil {
 		return err
@@ -172,7 +175,7 @@ func (k *Reconciler) observeCertificates(ctx context.Context, o *v1alpha1.RedisC
 }
 
 // observeObjects reads what Kubernetes knows.
-func (k *Reconciler) observeObjects(ctx context.Context, o *v1alpha1.RedisCluster, s *redis.State) error {
+func (k *Reconciler) observeObjects(ctx context.Context, o *v1alpha1.RedisCluster, s *model.State) error {
 	if err := errors.Join(k.observeSets(ctx, o, s), k.observeClaims(ctx, o, s), k.observePods(ctx, o, s)); err != nil {
 		return err // Half a state would look like lost servers.
 	}
@@ -189,7 +192,7 @@ func (k *Reconciler) observeObjects(ctx context.Context, o *v1alpha1.RedisCluste
 // larger than the API allows.
 func (k *Reconciler) sets(ctx context.Context, o *v1alpha1.RedisCluster) ([]appsv1.StatefulSet, error) {
 	var list appsv1.StatefulSetList
-	if err := k.List(ctx, &list, client.InNamespace(o.Namespace), client.MatchingLabels(redis.Selector(o))); err != nil {
+	if err := k.List(ctx, &list, client.InNamespace(o.Namespace), client.MatchingLabels(manifests.Selector(o))); err != nil {
 		return nil, fmt.Errorf("list StatefulSets: %w", err)
 	}
 	var out []appsv1.StatefulSet
@@ -208,7 +211,7 @@ func (k *Reconciler) sets(ctx context.Context, o *v1alpha1.RedisCluster) ([]apps
 	return out, nil
 }
 
-func (k *Reconciler) observeSets(ctx context.Context, o *v1alpha1.RedisCluster, s *redis.State) error {
+func (k *Reconciler) observeSets(ctx context.Context, o *v1alpha1.RedisCluster, s *model.State) error {
 	sets, err := k.sets(ctx, o)
 	if err != nil {
 		return err
@@ -225,11 +228,11 @@ func (k *Reconciler) observeSets(ctx context.Context, o *v1alpha1.RedisCluster, 
 		if err != nil {
 			return err
 		}
-		s.Sets = append(s.Sets, redis.Set{
+		s.Sets = append(s.Sets, model.Set{
 			Shard: shard, Replicas: min(int(ptr.Deref(set.Spec.Replicas, 1)), cluster.MaxServers), UID: string(set.UID), ResourceVersion: set.ResourceVersion, Guarded: guarded,
 			Overdue: owned.Overdue(set, k.Now()), Made: set.CreationTimestamp.Time,
 		})
-		s.Spec.StorageChanged = s.Spec.StorageChanged || redis.StorageChanged(o.Spec.Storage, set)
+		s.Spec.StorageChanged = s.Spec.StorageChanged || manifests.StorageChanged(o.Spec.Storage, set)
 	}
 	return nil
 }

@@ -15,7 +15,9 @@ import (
 	"github.com/quorate/quorate/api/v1alpha1"
 	"github.com/quorate/quorate/controllers/owned"
 	"github.com/quorate/quorate/internal/cluster"
-	"github.com/quorate/quorate/internal/cluster/redis"
+	redisconfig "github.com/quorate/quorate/internal/cluster/redis/config"
+	"github.com/quorate/quorate/internal/cluster/redis/manifests"
+	"github.com/quorate/quorate/internal/cluster/redis/model"
 	clustertls "github.com/quorate/quorate/internal/cluster/tls"
 )
 
@@ -25,7 +27,7 @@ type outside struct {
 	services []corev1.Service
 	pods     []corev1.Pod
 	// before is what pods were told last.
-	before map[string]redis.Announcement
+	before map[string]model.Announcement
 	// tls says how the certificate is got that servers are to show, and certificate is it; empty: none.
 	tls         *v1alpha1.TLSSpec
 	certificate []byte
@@ -34,7 +36,7 @@ type outside struct {
 func (k *Reconciler) readOutside(ctx context.Context, o *v1alpha1.RedisCluster) (outside, error) {
 	out := outside{access: o.Spec.ExternalAccess, tls: o.Spec.TLS}
 	var services corev1.ServiceList
-	if err := k.List(ctx, &services, client.InNamespace(o.Namespace), client.MatchingLabels(redis.Selector(o))); err != nil {
+	if err := k.List(ctx, &services, client.InNamespace(o.Namespace), client.MatchingLabels(manifests.Selector(o))); err != nil {
 		return out, fmt.Errorf("list Services: %w", err)
 	}
 	var err error
@@ -65,8 +67,8 @@ func (k *Reconciler) readOutside(ctx context.Context, o *v1alpha1.RedisCluster) 
 	if err != nil {
 		return out, err
 	}
-	if text := config.Data[redis.AnnounceKey]; text != "" && own {
-		if out.before, err = redis.ReadAnnouncements([]byte(text)); err != nil {
+	if text := config.Data[redisconfig.AnnounceKey]; text != "" && own {
+		if out.before, err = redisconfig.ReadAnnouncements([]byte(text)); err != nil {
 			log.FromContext(ctx).Info("what pods were told last cannot be read, and is written anew", "error", err.Error())
 		}
 	}
@@ -79,17 +81,17 @@ func (k *Reconciler) readOutside(ctx context.Context, o *v1alpha1.RedisCluster) 
 }
 
 // exposed are the Services that were made for external access.
-func (w outside) exposed(wanted []string) []redis.Exposure {
-	var out []redis.Exposure
+func (w outside) exposed(wanted []string) []model.Exposure {
+	var out []model.Exposure
 	for i := range w.services {
 		s := &w.services[i]
-		pod, inside, ok := redis.ExposedPod(s)
+		pod, inside, ok := manifests.ExposedPod(s)
 		if !ok {
 			continue
 		}
-		e := redis.Exposure{Name: s.Name, UID: string(s.UID), Pod: pod, Wanted: w.access != nil && slices.Contains(wanted, pod)}
+		e := model.Exposure{Name: s.Name, UID: string(s.UID), Pod: pod, Wanted: w.access != nil && slices.Contains(wanted, pod)}
 		if inside {
-			e.Inside, e.Wanted = redis.InsideOf(s), e.Wanted && w.access.Type == v1alpha1.ExternalNodePort
+			e.Inside, e.Wanted = manifests.InsideOf(s), e.Wanted && w.access.Type == v1alpha1.ExternalNodePort
 		}
 		out = append(out, e)
 	}
@@ -97,14 +99,14 @@ func (w outside) exposed(wanted []string) []redis.Exposure {
 }
 
 // doors are where the pods of a cluster, or the Services of its roles, are reached from outside, as far as Services exist.
-func (k *Reconciler) doors(ctx context.Context, o *v1alpha1.RedisCluster, w outside) []redis.Door {
+func (k *Reconciler) doors(ctx context.Context, o *v1alpha1.RedisCluster, w outside) []model.Door {
 	if w.access == nil {
 		return nil
 	}
-	var out []redis.Door
+	var out []model.Door
 	for i := range w.services {
 		s := &w.services[i]
-		pod, inside, ok := redis.ExposedPod(s)
+		pod, inside, ok := manifests.ExposedPod(s)
 		name := pod
 		if o.Spec.IsReplicated() {
 			ok, name = slices.Contains(entries(o), s.Name), s.Name
@@ -113,9 +115,9 @@ func (k *Reconciler) doors(ctx context.Context, o *v1alpha1.RedisCluster, w outs
 			continue
 		}
 		host, problem := k.hostOutside(ctx, w, s, name)
-		door := redis.Door{Pod: name, Announcement: redis.Announcement{Host: host}, Problem: problem}
+		door := model.Door{Pod: name, Announcement: model.Announcement{Host: host}, Problem: problem}
 		if w.access.Type == v1alpha1.ExternalNodePort {
-			door.NodePort = int(redis.NodePort(s))
+			door.NodePort = int(manifests.NodePort(s))
 		}
 		if w.access.Type == v1alpha1.ExternalNodePort && !o.Spec.IsReplicated() {
 			w.reachInside(&door)
@@ -133,7 +135,7 @@ func (k *Reconciler) doors(ctx context.Context, o *v1alpha1.RedisCluster, w outs
 func (k *Reconciler) hostOutside(ctx context.Context, w outside, s *corev1.Service, name string) (host, problem string) {
 	switch {
 	case w.access.Type == v1alpha1.ExternalLoadBalancer:
-		if host = redis.BalancerHost(s); host == "" {
+		if host = manifests.BalancerHost(s); host == "" {
 			problem = fmt.Sprintf("Service %s has no load balancer yet that is reached by a DNS name or an IPv4 address: clients outside cannot reach it before its provider says where", s.Name)
 		}
 		return host, problem
@@ -191,10 +193,10 @@ func (k *Reconciler) nodeAddress(ctx context.Context, pod *corev1.Pod) (string, 
 }
 
 // reachInside completes a door by the Service inside that leads to the same server.
-func (w outside) reachInside(d *redis.Door) {
+func (w outside) reachInside(d *model.Door) {
 	name := cluster.AnnouncedService(d.Pod)
 	i := slices.IndexFunc(w.services, func(s corev1.Service) bool { return s.Name == name })
-	if i < 0 || redis.InsideOf(&w.services[i]).Port != d.NodePort {
+	if i < 0 || manifests.InsideOf(&w.services[i]).Port != d.NodePort {
 		d.Problem = fmt.Sprintf("Service %s does not lead to port %d yet", name, d.NodePort)
 		return
 	}

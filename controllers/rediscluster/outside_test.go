@@ -20,7 +20,8 @@ import (
 	"github.com/quorate/quorate/api/v1alpha1"
 	"github.com/quorate/quorate/controllers/owned"
 	"github.com/quorate/quorate/internal/cluster"
-	"github.com/quorate/quorate/internal/cluster/redis"
+	"github.com/quorate/quorate/internal/cluster/redis/manifests"
+	"github.com/quorate/quorate/internal/cluster/redis/model"
 	clustertls "github.com/quorate/quorate/internal/cluster/tls"
 	"github.com/quorate/quorate/test/fakeapi"
 	"github.com/quorate/quorate/test/ownedtest"
@@ -73,7 +74,7 @@ func TestWhatIsReadOutsideHasOneOrder(t *testing.T) {
 	yes := true
 	for i := range 3 {
 		ours := owned.ObjectMeta(o, fmt.Sprintf("carts-0-%d", i))
-		ours.Labels = redis.Labels(o)
+		ours.Labels = manifests.Labels(o)
 		pod := &corev1.Pod{ObjectMeta: *ours.DeepCopy()} // Its StatefulSet is yet to adopt it.
 		ours.OwnerReferences = []metav1.OwnerReference{{UID: o.UID, Controller: &yes}}
 		objects = append(objects, pod, &corev1.Service{ObjectMeta: ours})
@@ -108,9 +109,9 @@ func TestWhatIsOnlyRenewedKeepsItsNames(t *testing.T) {
 	c := ownedtest.New(fakeapi.New(t, o))
 	now := c.Now()
 	c.Now = func() time.Time { return now }
-	doors := []redis.Door{{Announcement: redis.Announcement{Host: "redis.example.com"}}, {Announcement: redis.Announcement{Host: "198.51.100.7"}}}
+	doors := []model.Door{{Announcement: model.Announcement{Host: "redis.example.com"}}, {Announcement: model.Announcement{Host: "198.51.100.7"}}}
 	kind := New(c)
-	issue := func(only bool, doors []redis.Door) []byte {
+	issue := func(only bool, doors []model.Door) []byte {
 		t.Helper()
 		want := kind.certificates(o, true, doors)
 		want.RenewOnly, want.Servers, want.InUse = only, nil, false
@@ -148,7 +149,7 @@ func TestHostsOutsideLeaveTheCertificateAtOnce(t *testing.T) {
 	o := fakeapi.RedisCluster()
 	c := ownedtest.New(fakeapi.New(t, o))
 	kind := New(c)
-	doors := []redis.Door{{Announcement: redis.Announcement{Host: "198.51.100.7"}}, {Announcement: redis.Announcement{Host: "198.51.100.8"}}}
+	doors := []model.Door{{Announcement: model.Announcement{Host: "198.51.100.7"}}, {Announcement: model.Announcement{Host: "198.51.100.8"}}}
 	want := kind.certificates(o, false, doors)
 	want.Servers = nil
 	if err := c.EnsureCertificates(t.Context(), o, want); err != nil {

@@ -12,7 +12,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/quorate/quorate/api/v1alpha1"
-	"github.com/quorate/quorate/internal/cluster/redis"
+	"github.com/quorate/quorate/internal/cluster/redis/manifests"
 	"github.com/quorate/quorate/test/controllersim"
 	"github.com/quorate/quorate/test/fakeapi"
 )
@@ -21,7 +21,7 @@ import (
 // another resource, or by none.
 func copycat(o *v1alpha1.RedisCluster, name string, controller *metav1.OwnerReference) *appsv1.StatefulSet {
 	set := &appsv1.StatefulSet{
-		ObjectMeta: metav1.ObjectMeta{Namespace: o.Namespace, Name: name, UID: types.UID("of-" + name), Labels: redis.Labels(o)},
+		ObjectMeta: metav1.ObjectMeta{Namespace: o.Namespace, Name: name, UID: types.UID("of-" + name), Labels: manifests.Labels(o)},
 		Spec:       appsv1.StatefulSetSpec{Replicas: ptr.To(int32(0))},
 	}
 	if controller != nil {

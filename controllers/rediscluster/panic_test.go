@@ -5,20 +5,22 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/quorate/quorate/internal/cluster/redis"
+	"github.com/quorate/quorate/internal/cluster/redis/model"
 	"github.com/quorate/quorate/internal/cluster/redis/redisclient"
+	"github.com/quorate/quorate/internal/cluster/redis/slots"
+	"github.com/quorate/quorate/internal/cluster/redis/steps"
 	"github.com/quorate/quorate/test/fakeapi"
 	"github.com/quorate/quorate/test/ownedtest"
 )
 
 // Clients that panic stand for a client library that a hostile reply makes panic.
-type panickingServer struct{ redis.Client }
+type panickingServer struct{ steps.Client }
 
-func (panickingServer) Read(context.Context) (*redis.Node, error) { panic("hostile reply") }
+func (panickingServer) Read(context.Context) (*model.Node, error) { panic("hostile reply") }
 
 func (panickingServer) Forget(context.Context, string) error { panic("hostile reply") }
 
-func (panickingServer) SlotStats(context.Context, redis.Slots) (map[int]redis.SlotStat, error) {
+func (panickingServer) SlotStats(context.Context, slots.Set) (map[int]model.SlotStat, error) {
 	panic("hostile reply")
 }
 
@@ -26,7 +28,7 @@ func TestAPanicOverARedisServerIsTheErrorOfThatServerAlone(t *testing.T) {
 	s := newRedisStage(t, fakeapi.RedisCluster())
 	s.Settle()
 	kind := New(ownedtest.New(s.API))
-	kind.Connect = func(o redisclient.Options) redis.Client {
+	kind.Connect = func(o redisclient.Options) steps.Client {
 		if strings.HasPrefix(o.TLS.ServerName, "carts-0-0.") {
 			return panickingServer{s.Connect(o)}
 		}
@@ -54,8 +56,8 @@ func TestAPanicOverARedisServerIsTheErrorOfThatServerAlone(t *testing.T) {
 	if _, whole := kind.sample(t.Context(), asked, &seen); whole {
 		t.Error("the slot statistics count as complete without those of carts-0-0")
 	}
-	forget := func(ctx context.Context, c redis.Client) error { return c.Forget(ctx, "none") }
-	err = kind.Command(t.Context(), s.Cluster(), []redis.Call{{Pod: "carts-0-0", Do: forget}, {Pod: "carts-0-1", Do: forget}})
+	forget := func(ctx context.Context, c steps.Client) error { return c.Forget(ctx, "none") }
+	err = kind.Command(t.Context(), s.Cluster(), []steps.Call{{Pod: "carts-0-0", Do: forget}, {Pod: "carts-0-1", Do: forget}})
 	if err == nil || !strings.Contains(err.Error(), "panic: hostile reply") {
 		t.Errorf("command: error %v", err)
 	}

@@ -12,8 +12,10 @@ import (
 	"github.com/quorate/quorate/api/v1alpha1"
 	"github.com/quorate/quorate/controllers/owned"
 	"github.com/quorate/quorate/internal/cluster"
-	"github.com/quorate/quorate/internal/cluster/redis"
+	"github.com/quorate/quorate/internal/cluster/redis/acl"
+	"github.com/quorate/quorate/internal/cluster/redis/manifests"
 	"github.com/quorate/quorate/internal/cluster/redis/redisclient"
+	"github.com/quorate/quorate/internal/cluster/redis/steps"
 )
 
 // ensurePasswords returns the passwords that are given out. Those of running servers are replaced all together, when the
@@ -27,7 +29,7 @@ func (k *Reconciler) ensurePasswords(ctx context.Context, o *v1alpha1.RedisClust
 	if err != nil {
 		return nil, err
 	}
-	return k.EnsurePasswords(ctx, o, live, owned.PasswordSecret{Keys: redis.PasswordKeys, Given: given, Labels: redis.Labels(o)})
+	return k.EnsurePasswords(ctx, o, live, owned.PasswordSecret{Keys: acl.PasswordKeys, Given: given, Labels: manifests.Labels(o)})
 }
 
 // givenPasswords are the passwords that are not to be generated.
@@ -36,12 +38,12 @@ func (k *Reconciler) givenPasswords(ctx context.Context, o *v1alpha1.RedisCluste
 	if err != nil {
 		return nil, err
 	}
-	switch current := have[redis.PasswordDefault]; {
+	switch current := have[acl.PasswordDefault]; {
 	case !inUse && users != "":
-		return map[string]string{redis.PasswordDefault: users}, nil
+		return map[string]string{acl.PasswordDefault: users}, nil
 	case !inUse:
 		return nil, nil
-	case redis.Access{Passwords: have}.Replacing(): // What was begun is finished first.
+	case acl.Access{Passwords: have}.Replacing(): // What was begun is finished first.
 		if current != "" {
 			return nil, nil
 		}
@@ -60,7 +62,7 @@ func (k *Reconciler) handedPassword(ctx context.Context, o *v1alpha1.RedisCluste
 	if live == nil || err != nil || len(live.Data[owned.PasswordKey]) == 0 {
 		return nil, err
 	}
-	return map[string]string{redis.PasswordDefault: string(live.Data[owned.PasswordKey])}, nil
+	return map[string]string{acl.PasswordDefault: string(live.Data[owned.PasswordKey])}, nil
 }
 
 // deletedPassword is what a Secret of running servers gets without the password of their clients: the one that clients
@@ -76,11 +78,11 @@ func (k *Reconciler) deletedPassword(
 		out := successors(have, users)
 		maps.Copy(out, given)
 		return out, nil
-	case have[redis.PasswordOperator] == "":
+	case have[acl.PasswordOperator] == "":
 		return nil, owned.InvalidSpec("Secret %s with the passwords of the running servers is gone: restore it, or delete the cluster and create it again",
 			cluster.AuthSecret(o.Name))
 	case users != "":
-		return map[string]string{redis.PasswordDefault: users}, nil
+		return map[string]string{acl.PasswordDefault: users}, nil
 	}
 	return nil, nil
 }
@@ -88,19 +90,19 @@ func (k *Reconciler) deletedPassword(
 // successors are new passwords under all keys: that of the user, and generated ones.
 func successors(have map[string]string, users string) map[string]string {
 	next := map[string]string{}
-	for _, key := range redis.PasswordKeys {
-		if have[key] != "" || key == redis.PasswordDefault {
+	for _, key := range acl.PasswordKeys {
+		if have[key] != "" || key == acl.PasswordDefault {
 			next[key] = rand.Text()
 		}
 	}
 	if users != "" {
-		next[redis.PasswordDefault] = users
+		next[acl.PasswordDefault] = users
 	}
-	return redis.Introduce(nil, next)
+	return acl.Introduce(nil, next)
 }
 
 // rotatePasswords takes the replacement of passwords one phase further, if the Secret is as it was read.
-func (k *Reconciler) rotatePasswords(ctx context.Context, o *v1alpha1.RedisCluster, step redis.RotatePasswords) error {
+func (k *Reconciler) rotatePasswords(ctx context.Context, o *v1alpha1.RedisCluster, step steps.RotatePasswords) error {
 	live, err := k.OwnSecret(ctx, o, cluster.AuthSecret(o.Name))
 	if err != nil {
 		return err
@@ -129,30 +131,30 @@ func (k *Reconciler) rotatePasswords(ctx context.Context, o *v1alpha1.RedisClust
 }
 
 // handedOut reports whether the connection Secret holds the password that is to be given out.
-func (k *Reconciler) handedOut(ctx context.Context, o *v1alpha1.RedisCluster, a *redis.Access) (bool, error) {
+func (k *Reconciler) handedOut(ctx context.Context, o *v1alpha1.RedisCluster, a *acl.Access) (bool, error) {
 	if a.Open || !a.Replacing() {
 		return true, nil
 	}
 	live, err := k.OwnSecret(ctx, o, cluster.ConnectionSecret(o.Name))
-	return live != nil && string(live.Data[owned.PasswordKey]) == a.Passwords[redis.PasswordDefault], err
+	return live != nil && string(live.Data[owned.PasswordKey]) == a.Passwords[acl.PasswordDefault], err
 }
 
 // logins are what the operator connects as to servers that let it work as a user, the best one first. A server that restarted in place long after its
 // pod began may know earlier passwords only; and where the operator's own password was lost, the one of the clients opens
 // the servers, which only those get that prove themselves with a certificate.
-func logins(a redis.Access, user string, secure bool) []redisclient.Login {
-	if user == redis.UserMigration {
-		return []redisclient.Login{{Username: user, Password: a.Passwords[redis.PasswordMigration]}}
+func logins(a acl.Access, user string, secure bool) []redisclient.Login {
+	if user == acl.UserMigration {
+		return []redisclient.Login{{Username: user, Password: a.Passwords[acl.PasswordMigration]}}
 	}
 	var out []redisclient.Login
-	for _, p := range a.Works(redis.PasswordOperator) {
-		out = append(out, redisclient.Login{Username: redis.UserOperator, Password: p})
+	for _, p := range a.Works(acl.PasswordOperator) {
+		out = append(out, redisclient.Login{Username: acl.UserOperator, Password: p})
 	}
 	if !secure {
 		return out
 	}
-	for _, p := range a.Works(redis.PasswordDefault) {
-		out = append(out, redisclient.Login{Username: redis.UserDefault, Password: p})
+	for _, p := range a.Works(acl.PasswordDefault) {
+		out = append(out, redisclient.Login{Username: acl.UserDefault, Password: p})
 	}
 	return out
 }

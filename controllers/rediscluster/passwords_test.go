@@ -13,7 +13,7 @@ import (
 
 	"github.com/quorate/quorate/api/v1alpha1"
 	"github.com/quorate/quorate/controllers/owned"
-	"github.com/quorate/quorate/internal/cluster/redis"
+	"github.com/quorate/quorate/internal/cluster/redis/acl"
 	"github.com/quorate/quorate/test/controllersim"
 	"github.com/quorate/quorate/test/fakeapi"
 )
@@ -48,9 +48,9 @@ func (s *passwordStage) passes(n int, step time.Duration) {
 		s.Pass()
 		s.now = s.now.Add(step)
 		s.API.Fail = nil
-		given := redis.Hash(s.given())
+		given := acl.Hash(s.given())
 		for pod := range s.Servers {
-			if u := s.UserOf(pod, redis.UserDefault); u == nil || !slices.Contains(u.Passwords, given) {
+			if u := s.UserOf(pod, acl.UserDefault); u == nil || !slices.Contains(u.Passwords, given) {
 				s.T.Fatalf("%s does not take the password that clients are given", pod)
 			}
 		}
@@ -102,7 +102,7 @@ func TestAPasswordOfARedisClusterIsReplacedBesideTheFormer(t *testing.T) {
 	if len(after) != 4 || string(after[owned.PasswordKey]) != "second" {
 		t.Errorf("the Secret holds %d keys", len(after))
 	}
-	for _, key := range redis.PasswordKeys {
+	for _, key := range acl.PasswordKeys {
 		if string(after[key]) == string(before[key]) {
 			t.Errorf("the password %s is still the same", key)
 		}
@@ -142,7 +142,7 @@ func TestAGeneratedPasswordOfRedisIsReplacedWhenItIsDeleted(t *testing.T) {
 		},
 		"the Secret": func(s *passwordStage, live *corev1.Secret) error { return s.API.Delete(s.T.Context(), live) },
 		"the operator's": func(s *passwordStage, live *corev1.Secret) error {
-			delete(live.Data, redis.PasswordOperator)
+			delete(live.Data, acl.PasswordOperator)
 			delete(live.Data, owned.PasswordKey)
 			return s.API.Update(s.T.Context(), live)
 		},
@@ -185,20 +185,20 @@ func TestAPasswordOfRedisThatIsDeletedAgainLocksNobodyOut(t *testing.T) {
 				s.passes(1, time.Second)
 			}
 			held := s.given()
-			if (held != first) != handedOn || !(redis.Access{Passwords: owned.PasswordsIn(s.Secret("carts-auth"))}).Replacing() {
+			if (held != first) != handedOn || !(acl.Access{Passwords: owned.PasswordsIn(s.Secret("carts-auth"))}).Replacing() {
 				t.Fatalf("it is too late: %s", s.Cluster().Status.Activity)
 			}
 			remove()
 			for range 4 {
 				s.passes(1, time.Second)
 				for pod := range s.Servers {
-					if u := s.UserOf(pod, redis.UserDefault); u == nil || !slices.Contains(u.Passwords, redis.Hash(held)) {
+					if u := s.UserOf(pod, acl.UserDefault); u == nil || !slices.Contains(u.Passwords, acl.Hash(held)) {
 						t.Fatalf("%s does not take the password that clients have", pod)
 					}
 				}
 			}
 			s.passes(60, 15*time.Second)
-			if now := s.given(); now == first || (redis.Access{Passwords: owned.PasswordsIn(s.Secret("carts-auth"))}).Replacing() {
+			if now := s.given(); now == first || (acl.Access{Passwords: owned.PasswordsIn(s.Secret("carts-auth"))}).Replacing() {
 				t.Errorf("it is not replaced in the end: %s", s.Cluster().Status.Activity)
 			}
 		})

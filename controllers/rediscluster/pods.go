@@ -16,7 +16,11 @@ import (
 	"github.com/quorate/quorate/api/v1alpha1"
 	"github.com/quorate/quorate/controllers/owned"
 	"github.com/quorate/quorate/internal/cluster"
-	"github.com/quorate/quorate/internal/cluster/redis"
+	"github.com/quorate/quorate/internal/cluster/redis/config"
+	redisgate "github.com/quorate/quorate/internal/cluster/redis/gate"
+	"github.com/quorate/quorate/internal/cluster/redis/history"
+	"github.com/quorate/quorate/internal/cluster/redis/manifests"
+	"github.com/quorate/quorate/internal/cluster/redis/model"
 )
 
 // pods returns the pods of these StatefulSets.
@@ -26,11 +30,11 @@ func (k *Reconciler) pods(ctx context.Context, o *v1alpha1.RedisCluster) ([]core
 		return nil, err
 	}
 	var list corev1.PodList
-	if err := k.List(ctx, &list, client.InNamespace(o.Namespace), client.MatchingLabels(redis.Selector(o))); err != nil {
+	if err := k.List(ctx, &list, client.InNamespace(o.Namespace), client.MatchingLabels(manifests.Selector(o))); err != nil {
 		return nil, fmt.Errorf("list pods: %w", err)
 	}
 	return k.PodsOfSets(ctx, o, list.Items, sets, func(pod *corev1.Pod) string {
-		shard, _, ok := redis.ParsePod(o.Name, pod.Name)
+		shard, _, ok := model.ParsePod(o.Name, pod.Name)
 		if !ok {
 			return ""
 		}
@@ -38,7 +42,7 @@ func (k *Reconciler) pods(ctx context.Context, o *v1alpha1.RedisCluster) ([]core
 	})
 }
 
-func (k *Reconciler) observePods(ctx context.Context, o *v1alpha1.RedisCluster, s *redis.State) error {
+func (k *Reconciler) observePods(ctx context.Context, o *v1alpha1.RedisCluster, s *model.State) error {
 	pods, err := k.pods(ctx, o)
 	if err != nil {
 		return err
@@ -50,14 +54,14 @@ func (k *Reconciler) observePods(ctx context.Context, o *v1alpha1.RedisCluster, 
 	wanted := templates{Builder: b, hashed: k.hashed(o)}
 	for i := range pods {
 		pod := &pods[i]
-		shard, ordinal, _ := redis.ParsePod(o.Name, pod.Name)
+		shard, ordinal, _ := model.ParsePod(o.Name, pod.Name)
 		h, err := wanted.hashes(pod, shard)
 		if err != nil {
 			return err
 		}
 		p := podOf(pod, shard, ordinal)
-		p.Stood = redis.LastElection(pod.Annotations[redis.AnnotationElection], p.Started, s.Now)
-		p.Outdated = !h.has(pod) || b.Stale(pod.Annotations, proven(o)) || redis.Retired(pod.Annotations[redis.AnnotationLive], s.Spec.LiveNames)
+		p.Stood = history.LastElection(pod.Annotations[history.AnnotationElection], p.Started, s.Now)
+		p.Outdated = !h.has(pod) || b.Stale(pod.Annotations, proven(o)) || config.Retired(pod.Annotations[config.AnnotationLive], s.Spec.LiveNames)
 		k.observeResize(ctx, o, pod, h, &p)
 		if p.Cordoned, err = k.CordonOf(ctx, pod); err != nil {
 			return err
@@ -71,8 +75,8 @@ func (k *Reconciler) observePods(ctx context.Context, o *v1alpha1.RedisCluster, 
 }
 
 // observeStranded fills in why a pod will not be scheduled because of its volume.
-func (k *Reconciler) observeStranded(ctx context.Context, pod *corev1.Pod, pods []corev1.Pod, p *redis.Pod, s *redis.State) error {
-	i := slices.IndexFunc(s.Claims, func(c redis.Claim) bool { return c.Shard == p.Shard && c.Ordinal == p.Ordinal })
+func (k *Reconciler) observeStranded(ctx context.Context, pod *corev1.Pod, pods []corev1.Pod, p *model.Pod, s *model.State) error {
+	i := slices.IndexFunc(s.Claims, func(c model.Claim) bool { return c.Shard == p.Shard && c.Ordinal == p.Ordinal })
 	if i < 0 {
 		return nil
 	}
@@ -83,27 +87,27 @@ func (k *Reconciler) observeStranded(ctx context.Context, pod *corev1.Pod, pods 
 	return err
 }
 
-func podOf(pod *corev1.Pod, shard, ordinal int) redis.Pod {
-	p := redis.Pod{
+func podOf(pod *corev1.Pod, shard, ordinal int) model.Pod {
+	p := model.Pod{
 		Name: pod.Name, UID: string(pod.UID), Shard: shard, Ordinal: ordinal,
 		Made:      pod.CreationTimestamp.Time,
 		NodeName:  pod.Spec.NodeName,
 		Deleting:  pod.DeletionTimestamp != nil,
 		EndsSoon:  pod.DeletionTimestamp != nil && ptr.Deref(pod.DeletionGracePeriodSeconds, int64(math.MaxInt64)) <= int64(atOnce),
 		Ready:     owned.PodReady(pod),
-		Stuck:     cmp.Or(heldBack(pod), owned.CannotRunReason(pod, redis.ContainerServer)),
-		Fatal:     owned.FatalStart(pod, redis.FatalStart, redis.ContainerGate, redis.ContainerServer),
+		Stuck:     cmp.Or(heldBack(pod), owned.CannotRunReason(pod, manifests.ContainerServer)),
+		Fatal:     owned.FatalStart(pod, model.FatalStart, manifests.ContainerGate, manifests.ContainerServer),
 		Unready:   unreadySince(pod),
-		HeldUntil: owned.BackOffUntil(pod, redis.ContainerServer),
-		Started:   startedAt(pod, redis.ContainerServer),
-		Ended:     endedBy(pod, redis.ContainerServer),
-		HasRun:    owned.HasRun(pod, redis.ContainerServer),
+		HeldUntil: owned.BackOffUntil(pod, manifests.ContainerServer),
+		Started:   startedAt(pod, manifests.ContainerServer),
+		Ended:     endedBy(pod, manifests.ContainerServer),
+		HasRun:    owned.HasRun(pod, manifests.ContainerServer),
 		Role:      pod.Labels[v1alpha1.LabelRole],
 		Gate:      gateRemark(pod),
 		Since:     owned.ReadySince(pod),
 	}
 	if pod.Status.PodIP != "" {
-		p.Addr = redis.Address{IP: pod.Status.PodIP, Port: redis.ClientPort}
+		p.Addr = model.Address{IP: pod.Status.PodIP, Port: model.ClientPort}
 	}
 	return p
 }
@@ -148,7 +152,7 @@ func endedBy(pod *corev1.Pod, container string) time.Time {
 
 // gateRemark is what the start gate said at its end, this time or the last, empty when it had nothing to remark.
 func gateRemark(pod *corev1.Pod) string {
-	gate := owned.ContainerStatus(pod.Status.InitContainerStatuses, redis.ContainerGate)
+	gate := owned.ContainerStatus(pod.Status.InitContainerStatuses, manifests.ContainerGate)
 	for _, t := range []*corev1.ContainerStateTerminated{gate.State.Terminated, gate.LastTerminationState.Terminated} {
 		if t != nil && t.Message != "" {
 			return t.Message
@@ -160,11 +164,11 @@ func gateRemark(pod *corev1.Pod) string {
 // heldBack returns why the start gate does not let the server start, empty when it does or has not said so. The gate is
 // started again and again; its last word stands while it runs.
 func heldBack(pod *corev1.Pod) string {
-	gate := owned.ContainerStatus(pod.Status.InitContainerStatuses, redis.ContainerGate)
+	gate := owned.ContainerStatus(pod.Status.InitContainerStatuses, manifests.ContainerGate)
 	if t := gate.State.Terminated; t != nil && t.ExitCode == 0 {
 		return ""
 	}
-	if remark := gateRemark(pod); strings.HasPrefix(remark, redis.HeldBack) {
+	if remark := gateRemark(pod); strings.HasPrefix(remark, redisgate.HeldBack) {
 		return remark
 	}
 	return ""

@@ -8,7 +8,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/quorate/quorate/controllers/owned"
-	"github.com/quorate/quorate/internal/cluster/redis"
+	"github.com/quorate/quorate/internal/cluster/redis/gate"
+	"github.com/quorate/quorate/internal/cluster/redis/manifests"
 )
 
 // TestWhenAContainerIsStartedAgain reads it from what the kubelet says, as that words it (doBackOff in its source).
@@ -42,7 +43,7 @@ func TestWhenAContainerIsStartedAgain(t *testing.T) {
 				pod.Status.ContainerStatuses[0].Name = tc.container
 			}
 			if got := podOf(pod, 0, 0).HeldUntil; !got.Equal(tc.want) {
-				t.Errorf("it is held until %s, want %s (%s)", got, tc.want, redis.ContainerServer)
+				t.Errorf("it is held until %s, want %s (%s)", got, tc.want, manifests.ContainerServer)
 			}
 		})
 	}
@@ -65,7 +66,7 @@ func TestWhenTheProcessBeforeHadEnded(t *testing.T) {
 		"another one runs after nobody knows": {state: running, last: unknown, restarts: 1, want: started},
 	} {
 		pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{CreationTimestamp: metav1.NewTime(made)}, Status: corev1.PodStatus{ContainerStatuses: []corev1.ContainerStatus{{
-			Name: redis.ContainerServer, State: tc.state, LastTerminationState: tc.last, RestartCount: tc.restarts,
+			Name: manifests.ContainerServer, State: tc.state, LastTerminationState: tc.last, RestartCount: tc.restarts,
 		}}}}
 		if got := podOf(pod, 0, 0).Ended; !got.Equal(tc.want) {
 			t.Errorf("%s: %s, want %s", name, got, tc.want)
@@ -78,22 +79,22 @@ func TestAServerThatWillNeverStart(t *testing.T) {
 		status := []corev1.ContainerStatus{{
 			Name: container, RestartCount: restarts, LastTerminationState: corev1.ContainerState{Terminated: &corev1.ContainerStateTerminated{ExitCode: 1, Message: words}},
 		}}
-		if container == redis.ContainerServer {
+		if container == manifests.ContainerServer {
 			return &corev1.Pod{Status: corev1.PodStatus{ContainerStatuses: status}}
 		}
 		return &corev1.Pod{Status: corev1.PodStatus{InitContainerStatuses: status}}
 	}
-	held := redis.Gate(redis.Disk{Nodes: "nonsense", Data: true}).Message
-	ready := ended(redis.ContainerGate, held, 3)
+	held := gate.Gate(gate.Disk{Nodes: "nonsense", Data: true}).Message
+	ready := ended(manifests.ContainerGate, held, 3)
 	ready.Status.InitContainerStatuses[0].Ready = true
 	for name, tc := range map[string]struct {
 		pod  *corev1.Pod
 		want string
 	}{
-		"its log is damaged":           {ended(redis.ContainerServer, "Bad file format reading the append only file a.1.incr.aof", 2), "Bad file format reading the append only file a.1.incr.aof"},
-		"once is not enough":           {ended(redis.ContainerServer, "Bad file format reading the append only file a.1.incr.aof", 1), ""},
-		"its gate cannot tell who":     {ended(redis.ContainerGate, held, 2), "nodes.conf cannot be read"},
-		"its gate has been slow":       {ended(redis.ContainerGate, "read password: no such file", 5), ""},
+		"its log is damaged":           {ended(manifests.ContainerServer, "Bad file format reading the append only file a.1.incr.aof", 2), "Bad file format reading the append only file a.1.incr.aof"},
+		"once is not enough":           {ended(manifests.ContainerServer, "Bad file format reading the append only file a.1.incr.aof", 1), ""},
+		"its gate cannot tell who":     {ended(manifests.ContainerGate, held, 2), "nodes.conf cannot be read"},
+		"its gate has been slow":       {ended(manifests.ContainerGate, "read password: no such file", 5), ""},
 		"somebody else says the words": {ended("sidecar", held, 5), ""},
 		"its gate has let it go":       {ready, ""},
 	} {

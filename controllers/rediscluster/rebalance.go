@@ -8,7 +8,10 @@ import (
 	"k8s.io/utils/ptr"
 
 	"github.com/quorate/quorate/api/v1alpha1"
-	"github.com/quorate/quorate/internal/cluster/redis"
+	"github.com/quorate/quorate/internal/cluster/redis/acl"
+	"github.com/quorate/quorate/internal/cluster/redis/balance"
+	"github.com/quorate/quorate/internal/cluster/redis/model"
+	redisslots "github.com/quorate/quorate/internal/cluster/redis/slots"
 	"github.com/quorate/quorate/internal/goroutine"
 )
 
@@ -21,24 +24,24 @@ type scales struct {
 	// asked is when the servers were.
 	asked time.Time
 	// marks are the last sample, and by load the one before.
-	marks      []redis.Sample
-	proposal   *redis.Proposal
+	marks      []balance.Sample
+	proposal   *model.Proposal
 	rebalanced time.Time
 }
 
-func rebalanceOf(o *v1alpha1.RedisCluster) redis.Rebalance {
+func rebalanceOf(o *v1alpha1.RedisCluster) model.Rebalance {
 	r := o.Spec.Rebalance
 	if r.ByWeight() == "" {
-		return redis.Rebalance{}
+		return model.Rebalance{}
 	}
-	return redis.Rebalance{
+	return model.Rebalance{
 		By: r.ByWeight(), Automatic: r.Automatic(), Approved: o.Annotations[v1alpha1.AnnotationRebalance],
 		Threshold: int(ptr.Deref(r.Threshold, 20)), CoolDown: r.Cooled(),
 	}
 }
 
 // weigh fills in what slots weigh and what is proposed because of it.
-func (k *Reconciler) weigh(ctx context.Context, o *v1alpha1.RedisCluster, connect connectFunc, s *redis.State) {
+func (k *Reconciler) weigh(ctx context.Context, o *v1alpha1.RedisCluster, connect connectFunc, s *model.State) {
 	w := &k.memory(o).scales
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -51,7 +54,7 @@ func (k *Reconciler) weigh(ctx context.Context, o *v1alpha1.RedisCluster, connec
 	}
 	every := sampleEvery
 	if s.Spec.Rebalance.By == v1alpha1.RebalanceByLoad && len(w.marks) > 0 {
-		every = redis.LoadWindow
+		every = balance.LoadWindow
 	}
 	if s.Now.Sub(w.asked) >= every && tellable(s) {
 		w.asked = s.Now
@@ -61,14 +64,14 @@ func (k *Reconciler) weigh(ctx context.Context, o *v1alpha1.RedisCluster, connec
 	}
 	if len(w.marks) > 0 {
 		former, latest := w.marks[0], w.marks[len(w.marks)-1]
-		s.Weights, s.Untold = redis.Weigh(s.Spec.Rebalance.By, former, latest, s.Pods)
-		if s.Spec.Rebalance.By == v1alpha1.RebalanceByLoad && latest.At.Sub(former.At) < redis.LoadWindow {
+		s.Weights, s.Untold = balance.Weigh(s.Spec.Rebalance.By, former, latest, s.Pods)
+		if s.Spec.Rebalance.By == v1alpha1.RebalanceByLoad && latest.At.Sub(former.At) < balance.LoadWindow {
 			s.Weights = nil // A load of a minute may be gone in the next one.
 		}
 	}
 	s.Rebalanced = w.rebalanced
 	var ended bool
-	if w.proposal, ended = redis.Propose(*s, w.proposal); ended {
+	if w.proposal, ended = balance.Propose(*s, w.proposal); ended {
 		w.rebalanced = s.Now
 		w.marks, w.asked = nil, time.Time{} // What was measured before is about another layout.
 	}
@@ -76,30 +79,30 @@ func (k *Reconciler) weigh(ctx context.Context, o *v1alpha1.RedisCluster, connec
 }
 
 // tellable reports whether there is a server to ask for every slot.
-func tellable(s *redis.State) bool {
+func tellable(s *model.State) bool {
 	slots := 0
 	for i := range s.Pods {
 		if n := s.Pods[i].Node; n != nil {
 			slots += n.Self().Slots.Count()
 		}
 	}
-	return slots == redis.SlotCount
+	return slots == redisslots.Count
 }
 
 // take adds a sample, and drops those that are not needed any more. What memory slots take the last one tells alone.
-func (w *scales) take(by v1alpha1.RebalanceBy, sample redis.Sample) {
+func (w *scales) take(by v1alpha1.RebalanceBy, sample balance.Sample) {
 	if by == v1alpha1.RebalanceByMemory {
 		w.marks = nil
 	}
 	w.marks = append(w.marks, sample)
-	for len(w.marks) > 2 && sample.At.Sub(w.marks[1].At) >= redis.LoadWindow {
+	for len(w.marks) > 2 && sample.At.Sub(w.marks[1].At) >= balance.LoadWindow {
 		w.marks = w.marks[1:]
 	}
 }
 
 // sample asks all primaries. It is whole when all slots were told of.
-func (k *Reconciler) sample(ctx context.Context, connect connectFunc, s *redis.State) (out redis.Sample, whole bool) {
-	out = redis.Sample{At: s.Now, Servers: map[string]map[int]redis.SlotStat{}}
+func (k *Reconciler) sample(ctx context.Context, connect connectFunc, s *model.State) (out balance.Sample, whole bool) {
+	out = balance.Sample{At: s.Now, Servers: map[string]map[int]model.SlotStat{}}
 	told := 0
 	var mu sync.Mutex
 	_ = goroutine.Each(len(s.Pods), func(i int) error { // Slots without an answer are missing from told.
@@ -107,7 +110,7 @@ func (k *Reconciler) sample(ctx context.Context, connect connectFunc, s *redis.S
 		if p.Node == nil || len(p.Node.Self().Slots) == 0 {
 			return nil
 		}
-		c := k.Connect(connect(redis.UserOperator, endpointOf(p)))
+		c := k.Connect(connect(acl.UserOperator, endpointOf(p)))
 		defer func() { _ = c.Close() }() // Nothing was written that closing could lose.
 		stats, err := c.SlotStats(ctx, p.Node.Self().Slots)
 		if err != nil {
@@ -115,9 +118,9 @@ func (k *Reconciler) sample(ctx context.Context, connect connectFunc, s *redis.S
 		}
 		mu.Lock()
 		defer mu.Unlock()
-		out.Servers[p.Node.Teller()] = stats
+		out.Servers[balance.Teller(p.Node)] = stats
 		told += len(stats)
 		return nil
 	})
-	return out, told == redis.SlotCount
+	return out, told == redisslots.Count
 }

@@ -10,7 +10,8 @@ import (
 	"k8s.io/utils/ptr"
 
 	"github.com/quorate/quorate/api/v1alpha1"
-	"github.com/quorate/quorate/internal/cluster/redis"
+	"github.com/quorate/quorate/internal/cluster/redis/balance"
+	"github.com/quorate/quorate/internal/cluster/redis/planner"
 	"github.com/quorate/quorate/internal/cluster/redis/redisfake"
 	"github.com/quorate/quorate/test/controllersim"
 	"github.com/quorate/quorate/test/fakeapi"
@@ -31,7 +32,7 @@ func heavyShard(t *testing.T, mode v1alpha1.RebalanceMode) (*controllersim.Redis
 	}
 	kind.Now = func() time.Time { return now }
 	s.Settle()
-	if c := s.Balanced(); c == nil || c.Reason != redis.ReasonBalanced {
+	if c := s.Balanced(); c == nil || c.Reason != planner.ReasonBalanced {
 		t.Fatalf("%+v", c)
 	}
 	now = now.Add(sampleEvery)
@@ -48,10 +49,10 @@ func heavyShard(t *testing.T, mode v1alpha1.RebalanceMode) (*controllersim.Redis
 func TestARebalanceIsProposedAndCarriedOutWhenApproved(t *testing.T) {
 	s, _ := heavyShard(t, v1alpha1.RebalancePropose)
 	c, r := s.Balanced(), s.Cluster().Status.Rebalancing
-	if c == nil || c.Reason != redis.ReasonProposed || r == nil || r.Proposal == "" || !strings.Contains(c.Message, v1alpha1.AnnotationRebalance+"="+r.Proposal) {
+	if c == nil || c.Reason != planner.ReasonProposed || r == nil || r.Proposal == "" || !strings.Contains(c.Message, v1alpha1.AnnotationRebalance+"="+r.Proposal) {
 		t.Fatalf("%+v; %+v", c, r)
 	}
-	if told := s.Told(); !strings.Contains(told, redis.ReasonProposed) {
+	if told := s.Told(); !strings.Contains(told, planner.ReasonProposed) {
 		t.Errorf("events:\n%s", told)
 	}
 	if !s.Servers["carts-0-0"].Owns(50) || !meta.IsStatusConditionTrue(s.Cluster().Status.Conditions, v1alpha1.ConditionReady) {
@@ -66,14 +67,14 @@ func TestARebalanceIsProposedAndCarriedOutWhenApproved(t *testing.T) {
 	if !s.Level() {
 		t.Error("shards do not have as many keys as others")
 	}
-	if c := s.Balanced(); c.Reason == redis.ReasonRebalance {
+	if c := s.Balanced(); c.Reason == planner.ReasonRebalance {
 		t.Errorf("%+v", c)
 	}
 }
 
 func TestARebalanceIsCarriedOutByItselfAfterItWasTold(t *testing.T) {
 	s, now := heavyShard(t, v1alpha1.RebalanceAutomatic)
-	if c := s.Balanced(); c.Reason != redis.ReasonProposed || !strings.Contains(c.Message, "which begins at 2026-05-01T00:30:00Z") {
+	if c := s.Balanced(); c.Reason != planner.ReasonProposed || !strings.Contains(c.Message, "which begins at 2026-05-01T00:30:00Z") {
 		t.Fatalf("%+v", c)
 	}
 	*now = now.Add(28 * time.Minute)
@@ -95,9 +96,9 @@ func TestSamplesForTheLoadSpanItsWindow(t *testing.T) {
 	w := &scales{}
 	at := time.Unix(1e9, 0)
 	for i := range 20 {
-		w.take(v1alpha1.RebalanceByLoad, redis.Sample{At: at.Add(time.Duration(i) * sampleEvery)})
+		w.take(v1alpha1.RebalanceByLoad, balance.Sample{At: at.Add(time.Duration(i) * sampleEvery)})
 	}
-	if span := w.marks[len(w.marks)-1].At.Sub(w.marks[0].At); span < redis.LoadWindow || span > redis.LoadWindow+sampleEvery {
+	if span := w.marks[len(w.marks)-1].At.Sub(w.marks[0].At); span < balance.LoadWindow || span > balance.LoadWindow+sampleEvery {
 		t.Errorf("%s", span)
 	}
 }

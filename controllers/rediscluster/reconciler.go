@@ -21,8 +21,13 @@ import (
 	"github.com/quorate/quorate/controllers/owned"
 	"github.com/quorate/quorate/controllers/reconcile"
 	"github.com/quorate/quorate/internal/cluster"
-	"github.com/quorate/quorate/internal/cluster/redis"
+	"github.com/quorate/quorate/internal/cluster/redis/acl"
+	"github.com/quorate/quorate/internal/cluster/redis/facts"
+	"github.com/quorate/quorate/internal/cluster/redis/manifests"
+	"github.com/quorate/quorate/internal/cluster/redis/model"
+	"github.com/quorate/quorate/internal/cluster/redis/planner"
 	"github.com/quorate/quorate/internal/cluster/redis/redisclient"
+	"github.com/quorate/quorate/internal/cluster/redis/steps"
 	clustertls "github.com/quorate/quorate/internal/cluster/tls"
 	"github.com/quorate/quorate/internal/ttlmap"
 )
@@ -34,27 +39,27 @@ const BindingType corev1.SecretType = "servicebinding.io/redis"
 type Reconciler struct {
 	*owned.Client
 	// Connect opens a client to a server. It is redisclient.New outside of tests.
-	Connect func(redisclient.Options) redis.Client
+	Connect func(redisclient.Options) steps.Client
 	// ConnectMover opens one that moves keys. It is redisclient.NewMover outside of tests.
-	ConnectMover func(redisclient.Options) redis.Mover
+	ConnectMover func(redisclient.Options) steps.Mover
 	// memories of the clusters.
 	memories ttlmap.Map[types.UID, memory]
 }
 
-var _ reconcile.Kind[*v1alpha1.RedisCluster, redis.State] = (*Reconciler)(nil)
+var _ reconcile.Kind[*v1alpha1.RedisCluster, model.State] = (*Reconciler)(nil)
 
 // New returns the kind of RedisCluster.
 func New(c *owned.Client) *Reconciler {
 	return &Reconciler{
 		Client:       c,
-		Connect:      func(o redisclient.Options) redis.Client { return redisclient.New(o) },
-		ConnectMover: func(o redisclient.Options) redis.Mover { return redisclient.NewMover(o) },
+		Connect:      func(o redisclient.Options) steps.Client { return redisclient.New(o) },
+		ConnectMover: func(o redisclient.Options) steps.Mover { return redisclient.NewMover(o) },
 		memories:     ttlmap.Map[types.UID, memory]{New: newMemory},
 	}
 }
 
 // Next decides what to do.
-func (k *Reconciler) Next(s redis.State) cluster.Plan { return redis.Next(s) }
+func (k *Reconciler) Next(s model.State) cluster.Plan { return planner.Next(s) }
 
 // Ensure applies the children in the order in which pods need them: what they mount comes before them.
 func (k *Reconciler) Ensure(ctx context.Context, o *v1alpha1.RedisCluster) error {
@@ -103,7 +108,7 @@ func (k *Reconciler) ensureCluster(ctx context.Context, o *v1alpha1.RedisCluster
 
 // ensureServers applies the servers and what clients need. Of a cluster that begins with a backup, servers are started when it is known which
 // one that is, and clients are let in when it has been loaded.
-func (k *Reconciler) ensureServers(ctx context.Context, o *v1alpha1.RedisCluster, b redis.Builder, passwords map[string]string) error {
+func (k *Reconciler) ensureServers(ctx context.Context, o *v1alpha1.RedisCluster, b manifests.Builder, passwords map[string]string) error {
 	err := k.AdoptNamed(ctx, o, &corev1.ConfigMap{ObjectMeta: owned.ObjectMeta(o, cluster.RestoreConfig(o.Name))},
 		&batchv1.Job{ObjectMeta: owned.ObjectMeta(o, cluster.RestoreJob(o.Name))}, &batchv1.Job{ObjectMeta: owned.ObjectMeta(o, cluster.LoadJob(o.Name))})
 	if err != nil {
@@ -122,7 +127,7 @@ func (k *Reconciler) ensureServers(ctx context.Context, o *v1alpha1.RedisCluster
 			return err
 		}
 	}
-	if restore.Bootstraps() {
+	if facts.Bootstraps(restore) {
 		return nil
 	}
 	return k.ensureConnection(ctx, o, passwords, b.Doors)
@@ -141,8 +146,8 @@ func (k *Reconciler) started(ctx context.Context, o *v1alpha1.RedisCluster) (boo
 	return k.Owns(ctx, o, set)
 }
 
-func (k *Reconciler) builder(ctx context.Context, o *v1alpha1.RedisCluster) (redis.Builder, error) {
-	b := redis.Builder{
+func (k *Reconciler) builder(ctx context.Context, o *v1alpha1.RedisCluster) (manifests.Builder, error) {
+	b := manifests.Builder{
 		Cluster: o, Domain: k.Domain, AgentImage: k.AgentImage, Registry: k.Registry,
 		TLSSecret: owned.TLSSecret(o.Spec.TLS, cluster.ServerTLSSecret(o.Name)),
 	}
@@ -157,7 +162,7 @@ func (k *Reconciler) builder(ctx context.Context, o *v1alpha1.RedisCluster) (red
 // leafs returns the one certificate of a cluster, which all servers share. Clients are handed none: whatever
 // the authority signs opens the cluster bus, where a peer takes slots without a password, and servers
 // ask clients for no certificate.
-func (k *Reconciler) leafs(o *v1alpha1.RedisCluster, doors []redis.Door) map[string]clustertls.Leaf {
+func (k *Reconciler) leafs(o *v1alpha1.RedisCluster, doors []model.Door) map[string]clustertls.Leaf {
 	names, addresses := hostsOutside(doors)
 	peers := cluster.ServiceNames(cluster.PeersService(o.Name), o.Namespace, k.Domain)
 	var service []string
@@ -186,7 +191,7 @@ func (k *Reconciler) hosts(o *v1alpha1.RedisCluster) []string {
 	return hosts
 }
 
-func (k *Reconciler) ensureShared(ctx context.Context, o *v1alpha1.RedisCluster, b redis.Builder) error {
+func (k *Reconciler) ensureShared(ctx context.Context, o *v1alpha1.RedisCluster, b manifests.Builder) error {
 	config, err := b.Config()
 	if err != nil {
 		return err
@@ -207,7 +212,7 @@ func (k *Reconciler) ensureService(ctx context.Context, o *v1alpha1.RedisCluster
 	return k.Apply(ctx, o, &corev1.Service{ObjectMeta: owned.ObjectMeta(o, *s.Name)}, s)
 }
 
-func (k *Reconciler) ensureShard(ctx context.Context, o *v1alpha1.RedisCluster, b redis.Builder, shard int) error {
+func (k *Reconciler) ensureShard(ctx context.Context, o *v1alpha1.RedisCluster, b manifests.Builder, shard int) error {
 	guarded, err := k.guarded(ctx, o, shard)
 	if err != nil {
 		return err
@@ -255,7 +260,7 @@ func (k *Reconciler) liveShard(ctx context.Context, o *v1alpha1.RedisCluster, sh
 }
 
 // ensureBudget applies the budget of a shard. One of a shard that leaves is not made: it goes before its StatefulSet does, see dropShard.
-func (k *Reconciler) ensureBudget(ctx context.Context, o *v1alpha1.RedisCluster, b redis.Builder, shard int, guarded bool) error {
+func (k *Reconciler) ensureBudget(ctx context.Context, o *v1alpha1.RedisCluster, b manifests.Builder, shard int, guarded bool) error {
 	budget := b.Budget(shard, guarded)
 	live := &policyv1.PodDisruptionBudget{ObjectMeta: owned.ObjectMeta(o, *budget.Name)}
 	if shard >= o.Spec.ShardCount() {
@@ -304,24 +309,24 @@ func (k *Reconciler) waitForClaims(ctx context.Context, o *v1alpha1.RedisCluster
 
 // ensureConnection writes the Secret that clients connect with. It may exist before the cluster does: without slots a
 // server takes no write.
-func (k *Reconciler) ensureConnection(ctx context.Context, o *v1alpha1.RedisCluster, passwords map[string]string, doors []redis.Door) error {
+func (k *Reconciler) ensureConnection(ctx context.Context, o *v1alpha1.RedisCluster, passwords map[string]string, doors []model.Door) error {
 	ca, err := k.Authorities(ctx, o)
 	if err != nil {
 		return err
 	}
-	data := redis.Connection(o, k.Domain, redis.UserDefault, passwords[redis.PasswordDefault], ca, doors)
-	return k.EnsureSecret(ctx, o, owned.Secret{Name: cluster.ConnectionSecret(o.Name), Type: BindingType, Labels: redis.Labels(o), Data: data})
+	data := manifests.Connection(o, k.Domain, acl.UserDefault, passwords[acl.PasswordDefault], ca, doors)
+	return k.EnsureSecret(ctx, o, owned.Secret{Name: cluster.ConnectionSecret(o.Name), Type: BindingType, Labels: manifests.Labels(o), Data: data})
 }
 
 // Report fills in the status.
-func (k *Reconciler) Report(o *v1alpha1.RedisCluster, s redis.State, p cluster.Plan, err error) {
+func (k *Reconciler) Report(o *v1alpha1.RedisCluster, s model.State, p cluster.Plan, err error) {
 	o.Status.ObservedGeneration = o.Generation
 	o.Status.Activity = cluster.Activity(p, err)
-	o.Status.Selector = k8slabels.SelectorFromSet(redis.OnePerShard(o)).String()
+	o.Status.Selector = k8slabels.SelectorFromSet(manifests.OnePerShard(o)).String()
 	o.Status.ConnectionSecret = cluster.ConnectionSecret(o.Name)
-	redis.Status(s, &o.Status)
-	o.Status.ExternalEndpoints = redis.Endpoints(s.Doors)
-	conditions.Set(&o.Status.Conditions, k.Now(), o.Generation, redis.Conditions(s, p, err)...)
+	planner.Status(s, &o.Status)
+	o.Status.ExternalEndpoints = manifests.Endpoints(s.Doors)
+	conditions.Set(&o.Status.Conditions, k.Now(), o.Generation, planner.Conditions(s, p, err)...)
 	if !s.Spec.Rebalance.On() {
 		meta.RemoveStatusCondition(&o.Status.Conditions, v1alpha1.ConditionBalanced)
 	}
@@ -334,4 +339,4 @@ func (k *Reconciler) Report(o *v1alpha1.RedisCluster, s redis.State, p cluster.P
 }
 
 // Figures of a state, for metrics.
-func (*Reconciler) Figures(s redis.State) cluster.Figures { return redis.Figures(s) }
+func (*Reconciler) Figures(s model.State) cluster.Figures { return facts.Figures(s) }

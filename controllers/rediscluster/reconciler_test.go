@@ -24,9 +24,14 @@ import (
 
 	"github.com/quorate/quorate/api/v1alpha1"
 	"github.com/quorate/quorate/internal/cluster"
-	"github.com/quorate/quorate/internal/cluster/redis"
+	"github.com/quorate/quorate/internal/cluster/redis/acl"
+	"github.com/quorate/quorate/internal/cluster/redis/gate"
+	"github.com/quorate/quorate/internal/cluster/redis/manifests"
+	"github.com/quorate/quorate/internal/cluster/redis/model"
+	"github.com/quorate/quorate/internal/cluster/redis/planner"
 	"github.com/quorate/quorate/internal/cluster/redis/redisclient"
 	"github.com/quorate/quorate/internal/cluster/redis/redisfake"
+	"github.com/quorate/quorate/internal/cluster/redis/steps"
 	"github.com/quorate/quorate/test/controllersim"
 	"github.com/quorate/quorate/test/fakeapi"
 )
@@ -304,17 +309,17 @@ func TestAStaleCacheUndoesNeitherTheSizeNorTheBudgetOfAShard(t *testing.T) {
 	old := s.FirstSet()
 	kind := s.Loop.Kind.(*Reconciler)
 	s.Alive.View.Behind = map[string]int{"StatefulSet": s.Past.Now(), "PodDisruptionBudget": s.Past.Now()}
-	if err := kind.Act(t.Context(), s.Cluster(), redis.Guard{Protect: []int{0}}); err != nil {
+	if err := kind.Act(t.Context(), s.Cluster(), steps.Guard{Protect: []int{0}}); err != nil {
 		t.Fatal(err)
 	}
-	err := kind.scaleShard(t.Context(), s.Cluster(), redis.SetSize{Shard: 0, From: 2, To: 1, UID: string(old.UID), ResourceVersion: old.ResourceVersion})
+	err := kind.scaleShard(t.Context(), s.Cluster(), steps.SetSize{Shard: 0, From: 2, To: 1, UID: string(old.UID), ResourceVersion: old.ResourceVersion})
 	if err != nil {
 		t.Fatal(err)
 	}
 	if err := kind.Ensure(t.Context(), s.Cluster()); err != nil {
 		t.Fatal(err)
 	}
-	var state redis.State
+	var state model.State
 	if err := kind.observeSets(t.Context(), s.Cluster(), &state); err != nil {
 		t.Fatal(err)
 	}
@@ -326,7 +331,7 @@ func TestAStaleCacheUndoesNeitherTheSizeNorTheBudgetOfAShard(t *testing.T) {
 		t.Errorf("the budget is %v (%v)", budget.Spec.MaxUnavailable, err)
 	}
 	// What was decided on an old set is not done to a newer one.
-	err = kind.scaleShard(t.Context(), s.Cluster(), redis.SetSize{Shard: 0, From: 2, To: 3, UID: string(old.UID), ResourceVersion: old.ResourceVersion})
+	err = kind.scaleShard(t.Context(), s.Cluster(), steps.SetSize{Shard: 0, From: 2, To: 3, UID: string(old.UID), ResourceVersion: old.ResourceVersion})
 	if got := s.FirstSet(); err != nil || *got.Spec.Replicas != 1 {
 		t.Errorf("%d pods, %v", *got.Spec.Replicas, err)
 	}
@@ -369,7 +374,7 @@ func TestABudgetAllowsNoEvictionsWhileAReplicaIsNotInSync(t *testing.T) {
 }
 
 func redisClaim(o *v1alpha1.RedisCluster, name string) *corev1.PersistentVolumeClaim {
-	return &corev1.PersistentVolumeClaim{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: name, Labels: redis.Selector(o)}}
+	return &corev1.PersistentVolumeClaim{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: name, Labels: manifests.Selector(o)}}
 }
 
 func TestARedisClusterIsNotMadeBesideTheClaimsOfALargerOne(t *testing.T) {
@@ -379,7 +384,7 @@ func TestARedisClusterIsNotMadeBesideTheClaimsOfALargerOne(t *testing.T) {
 		s.Pass()
 	}
 	c := meta.FindStatusCondition(s.Cluster().Status.Conditions, v1alpha1.ConditionStalled)
-	if c == nil || c.Reason != redis.ReasonRetained || !strings.Contains(c.Message, "data-carts-0-2") || strings.Contains(c.Message, "data-carts-0-0") {
+	if c == nil || c.Reason != planner.ReasonRetained || !strings.Contains(c.Message, "data-carts-0-2") || strings.Contains(c.Message, "data-carts-0-0") {
 		t.Fatalf("stalled: %+v", c)
 	}
 	if err := s.API.Delete(t.Context(), redisClaim(o, "data-carts-0-2")); err != nil {
@@ -429,15 +434,15 @@ func TestWhyAPodIsStuck(t *testing.T) {
 	waiting := func(name, reason string) []corev1.ContainerStatus {
 		return []corev1.ContainerStatus{{Name: name, State: corev1.ContainerState{Waiting: &corev1.ContainerStateWaiting{Reason: reason, Message: "why"}}}}
 	}
-	held := waiting(redis.ContainerGate, "CrashLoopBackOff")
+	held := waiting(manifests.ContainerGate, "CrashLoopBackOff")
 	held[0].LastTerminationState.Terminated = &corev1.ContainerStateTerminated{Message: "the server is held back"}
 	running := corev1.ContainerState{Running: &corev1.ContainerStateRunning{}}
 	beside := func(server corev1.ContainerState, reason string) corev1.PodStatus {
-		return corev1.PodStatus{ContainerStatuses: append(waiting("mesh", reason), corev1.ContainerStatus{Name: redis.ContainerServer, State: server})}
+		return corev1.PodStatus{ContainerStatuses: append(waiting("mesh", reason), corev1.ContainerStatus{Name: manifests.ContainerServer, State: server})}
 	}
-	const refusal = redis.HeldBack + "its data was written by valkey 9.1.2"
+	const refusal = gate.HeldBack + "its data was written by valkey 9.1.2"
 	gate := func(now, last corev1.ContainerState) corev1.PodStatus {
-		return corev1.PodStatus{InitContainerStatuses: []corev1.ContainerStatus{{Name: redis.ContainerGate, State: now, LastTerminationState: last}}}
+		return corev1.PodStatus{InitContainerStatuses: []corev1.ContainerStatus{{Name: manifests.ContainerGate, State: now, LastTerminationState: last}}}
 	}
 	ended := func(code int32, message string) corev1.ContainerState {
 		return corev1.ContainerState{Terminated: &corev1.ContainerStateTerminated{ExitCode: code, Message: message}}
@@ -451,18 +456,18 @@ func TestWhyAPodIsStuck(t *testing.T) {
 		"its gate has let it go after a refusal":    {gate(ended(0, ""), ended(1, refusal)), ""},
 		"its gate has failed, and may not the next": {gate(running, ended(1, "read password: no such file")), ""},
 		"running":                                    {corev1.PodStatus{}, ""},
-		"creating":                                   {corev1.PodStatus{ContainerStatuses: waiting(redis.ContainerServer, "ContainerCreating")}, ""},
-		"no image":                                   {corev1.PodStatus{ContainerStatuses: waiting(redis.ContainerServer, "ImagePullBackOff")}, "ImagePullBackOff: why"},
+		"creating":                                   {corev1.PodStatus{ContainerStatuses: waiting(manifests.ContainerServer, "ContainerCreating")}, ""},
+		"no image":                                   {corev1.PodStatus{ContainerStatuses: waiting(manifests.ContainerServer, "ImagePullBackOff")}, "ImagePullBackOff: why"},
 		"held by the gate":                           {corev1.PodStatus{InitContainerStatuses: held}, "CrashLoopBackOff: the server is held back"},
 		"running beside one that has no image":       {beside(running, "ImagePullBackOff"), ""},
 		"running beside one that ends again":         {beside(running, "CrashLoopBackOff"), ""},
 		"ended, beside one that has no image":        {beside(corev1.ContainerState{Terminated: &corev1.ContainerStateTerminated{}}, "ImagePullBackOff"), ""},
 		"without an image, beside one that has none": {beside(corev1.ContainerState{Waiting: &corev1.ContainerStateWaiting{Reason: "InvalidImageName"}}, "ImagePullBackOff"), "InvalidImageName"},
 		"held by somebody's container before it": {corev1.PodStatus{
-			InitContainerStatuses: waiting("mesh", "ImagePullBackOff"), ContainerStatuses: waiting(redis.ContainerServer, "PodInitializing"),
+			InitContainerStatuses: waiting("mesh", "ImagePullBackOff"), ContainerStatuses: waiting(manifests.ContainerServer, "PodInitializing"),
 		}, "ImagePullBackOff: why"},
 		"running, with a container before it that ends again": {corev1.PodStatus{
-			InitContainerStatuses: waiting("mesh", "CrashLoopBackOff"), ContainerStatuses: []corev1.ContainerStatus{{Name: redis.ContainerServer, State: running}},
+			InitContainerStatuses: waiting("mesh", "CrashLoopBackOff"), ContainerStatuses: []corev1.ContainerStatus{{Name: manifests.ContainerServer, State: running}},
 		}, ""},
 		"no node": {corev1.PodStatus{Conditions: []corev1.PodCondition{
 			{Type: corev1.PodScheduled, Status: corev1.ConditionFalse, Reason: corev1.PodReasonUnschedulable, Message: "0/3 nodes"},
@@ -487,14 +492,14 @@ func TestAServerThatAnswersAtTheAddressOfAnotherPodIsNotTakenForIt(t *testing.T)
 	}
 	for _, answers := range []string{"carts-1-1", "carts-1-0"} {
 		server := s.Servers[answers]
-		kind.Connect = func(redisclient.Options) redis.Client { return server }
-		pods := []redis.Pod{{Name: "carts-1-0", Addr: server.Addr}}
+		kind.Connect = func(redisclient.Options) steps.Client { return server }
+		pods := []model.Pod{{Name: "carts-1-0", Addr: server.Addr}}
 		kind.readServers(t.Context(), func(user string, to endpoint) redisclient.Options {
-			if user != redis.UserOperator || to.pod != "carts-1-0" {
+			if user != acl.UserOperator || to.pod != "carts-1-0" {
 				t.Errorf("connection as %s to %s", user, to.pod)
 			}
 			return redisclient.Options{}
-		}, &redis.State{Spec: redis.Spec{Name: "carts", Namespace: s.Cluster().Namespace}, Pods: pods})
+		}, &model.State{Spec: model.Spec{Name: "carts", Namespace: s.Cluster().Namespace}, Pods: pods})
 		p := pods[0]
 		if own := answers == p.Name; own != (p.Node != nil) || own != (p.Error == "") {
 			t.Errorf("%s answers: node %v, error %q", answers, p.Node != nil, p.Error)
@@ -506,11 +511,11 @@ func TestAServerThatAnswersAtTheAddressOfAnotherPodIsNotTakenForIt(t *testing.T)
 
 // meetRecorder records the addresses in CLUSTER MEET commands.
 type meetRecorder struct {
-	redis.Client
-	met func(redis.Address)
+	steps.Client
+	met func(model.Address)
 }
 
-func (m meetRecorder) Meet(ctx context.Context, to redis.Address, bus int) error {
+func (m meetRecorder) Meet(ctx context.Context, to model.Address, bus int) error {
 	m.met(to)
 	return m.Client.Meet(ctx, to, bus)
 }
@@ -522,36 +527,36 @@ func TestOnlyTheExpectedServerIsMet(t *testing.T) {
 	s := newRedisStage(t, fakeapi.RedisCluster())
 	s.Settle()
 	own, foreign := s.Servers["carts-1-0"], s.Servers["carts-2-0"]
-	pair := func(w *redisfake.Server, pod, id string) redis.Introduction {
-		return redis.Introduction{Pod: "carts-0-0", Other: pod, Addr: w.Addr, Bus: 16379, ID: id}
+	pair := func(w *redisfake.Server, pod, id string) steps.Introduction {
+		return steps.Introduction{Pod: "carts-0-0", Other: pod, Addr: w.Addr, Bus: 16379, ID: id}
 	}
 	for name, tc := range map[string]struct {
-		pairs []redis.Introduction
-		met   []redis.Address
+		pairs []steps.Introduction
+		met   []model.Address
 		err   string
 	}{
 		"the expected server": {
-			[]redis.Introduction{pair(own, "carts-1-0", own.ID)}, []redis.Address{own.Addr}, "",
+			[]steps.Introduction{pair(own, "carts-1-0", own.ID)}, []model.Address{own.Addr}, "",
 		},
 		"another server, and the expected one beside it": {
-			[]redis.Introduction{pair(foreign, "carts-2-0", strings.Repeat("f", 40)), pair(own, "carts-1-0", own.ID)},
-			[]redis.Address{own.Addr},
+			[]steps.Introduction{pair(foreign, "carts-2-0", strings.Repeat("f", 40)), pair(own, "carts-1-0", own.ID)},
+			[]model.Address{own.Addr},
 			"pod carts-2-0: node " + foreign.ID[:8] + " answers at",
 		},
 		"the expected server, elsewhere": {
-			[]redis.Introduction{{Pod: "carts-0-0", Other: "carts-2-0", Addr: own.Addr, Bus: 16379, ID: foreign.ID}},
+			[]steps.Introduction{{Pod: "carts-0-0", Other: "carts-2-0", Addr: own.Addr, Bus: 16379, ID: foreign.ID}},
 			nil, "pod carts-2-0: its server moved from",
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			var met []redis.Address
+			var met []model.Address
 			kind := s.Loop.Kind.(*Reconciler)
 			connect := kind.Connect
 			defer func() { kind.Connect = connect }()
-			kind.Connect = func(o redisclient.Options) redis.Client {
-				return meetRecorder{s.Connect(o), func(to redis.Address) { met = append(met, to) }}
+			kind.Connect = func(o redisclient.Options) steps.Client {
+				return meetRecorder{s.Connect(o), func(to model.Address) { met = append(met, to) }}
 			}
-			err := kind.Act(t.Context(), s.Cluster(), redis.Meet{Pairs: tc.pairs})
+			err := kind.Act(t.Context(), s.Cluster(), steps.Meet{Pairs: tc.pairs})
 			if tc.err == "" && err != nil || tc.err != "" && (err == nil || !strings.Contains(err.Error(), tc.err)) {
 				t.Errorf("error %v, want %q", err, tc.err)
 			}

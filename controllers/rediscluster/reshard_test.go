@@ -13,46 +13,48 @@ import (
 
 	"github.com/quorate/quorate/api/v1alpha1"
 	"github.com/quorate/quorate/internal/cluster"
-	"github.com/quorate/quorate/internal/cluster/redis"
+	"github.com/quorate/quorate/internal/cluster/redis/model"
+	"github.com/quorate/quorate/internal/cluster/redis/slots"
+	"github.com/quorate/quorate/internal/cluster/redis/steps"
 	"github.com/quorate/quorate/test/fakeapi"
 	"github.com/quorate/quorate/test/ownedtest"
 )
 
 func TestWhatServersMoveByThemselvesIsCountedOnce(t *testing.T) {
 	now := time.Unix(1000, 0)
-	job := func(name string, state redis.MigrationState) redis.Migration {
-		return redis.Migration{Name: name, Slots: redis.Slots{{From: 0, To: 24}}, State: state}
+	job := func(name string, state model.MigrationState) model.Migration {
+		return model.Migration{Name: name, Slots: slots.Set{{From: 0, To: 24}}, State: state}
 	}
 	m := &meter{}
 	for _, step := range []struct {
 		what  string
-		jobs  []redis.Migration
+		jobs  []model.Migration
 		slots int
 	}{
-		{"one was over before anybody looked", []redis.Migration{job("a", redis.MigrationSuccess)}, 0},
-		{"another runs", []redis.Migration{job("b", "snapshotting"), job("a", redis.MigrationSuccess)}, 0},
-		{"it is over", []redis.Migration{job("b", redis.MigrationSuccess)}, 25},
-		{"it still is", []redis.Migration{job("b", redis.MigrationSuccess)}, 25},
-		{"one came and went", []redis.Migration{job("c", redis.MigrationSuccess)}, 50},
-		{"one broke", []redis.Migration{job("d", redis.MigrationFailed)}, 50},
+		{"one was over before anybody looked", []model.Migration{job("a", model.MigrationSuccess)}, 0},
+		{"another runs", []model.Migration{job("b", "snapshotting"), job("a", model.MigrationSuccess)}, 0},
+		{"it is over", []model.Migration{job("b", model.MigrationSuccess)}, 25},
+		{"it still is", []model.Migration{job("b", model.MigrationSuccess)}, 25},
+		{"one came and went", []model.Migration{job("c", model.MigrationSuccess)}, 50},
+		{"one broke", []model.Migration{job("d", model.MigrationFailed)}, 50},
 		{"nobody answers", nil, 50},
 	} {
-		source := &redis.Node{
-			Keys: 400, Memory: redis.Memory{Used: 1400, Empty: 400}, Migrations: step.jobs,
-			Peers: []redis.Peer{{Myself: true, Slots: redis.Slots{{From: 0, To: 99}}}},
+		source := &model.Node{
+			Keys: 400, Memory: model.Memory{Used: 1400, Empty: 400}, Migrations: step.jobs,
+			Peers: []model.Peer{{Myself: true, Slots: slots.Set{{From: 0, To: 99}}}},
 		}
-		target := &redis.Node{}
+		target := &model.Node{}
 		for _, j := range step.jobs {
 			j.Importing = true
 			target.Migrations = append(target.Migrations, j)
 		}
 		now = now.Add(time.Second)
-		m.watch([]redis.Pod{{Node: target}, {Node: source}, {}}, now)
+		m.watch([]model.Pod{{Node: target}, {Node: source}, {}}, now)
 		if got := m.read().Slots; got != step.slots {
 			t.Errorf("%s: %d slots are counted, want %d", step.what, got, step.slots)
 		}
 	}
-	want := redis.Progress{Since: time.Unix(1002, 0), Slots: 50, Keys: 200, Bytes: 500}
+	want := model.Progress{Since: time.Unix(1002, 0), Slots: 50, Keys: 200, Bytes: 500}
 	if diff := cmp.Diff(want, m.read()); diff != "" {
 		t.Error(diff)
 	}
@@ -157,7 +159,7 @@ func TestNobodyLeavesByAnOldSpecification(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, step := range []cluster.Step{
-		redis.Forget{ID: s.Servers["carts-0-2"].ID, Pods: []string{"carts-0-0"}}, redis.DropShard{Shard: 3, UID: string(set.UID)},
+		steps.Forget{ID: s.Servers["carts-0-2"].ID, Pods: []string{"carts-0-0"}}, steps.DropShard{Shard: 3, UID: string(set.UID)},
 	} {
 		if hold := (cluster.Hold{}); !errors.As(s.Loop.Kind.Act(t.Context(), old, step), &hold) {
 			t.Errorf("%s: it is carried out", step)

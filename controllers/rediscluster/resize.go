@@ -21,7 +21,9 @@ import (
 	"github.com/quorate/quorate/controllers/owned"
 	"github.com/quorate/quorate/internal/cluster"
 	"github.com/quorate/quorate/internal/cluster/kube"
-	"github.com/quorate/quorate/internal/cluster/redis"
+	"github.com/quorate/quorate/internal/cluster/redis/manifests"
+	"github.com/quorate/quorate/internal/cluster/redis/model"
+	"github.com/quorate/quorate/internal/cluster/redis/steps"
 )
 
 // CanResize asks the API server once whether it has the subresource resize of pods: Kubernetes 1.33 and later do.
@@ -62,7 +64,7 @@ type hashes struct{ current, amounts string }
 
 // templates hashes each template once for a version of its cluster.
 type templates struct {
-	redis.Builder
+	manifests.Builder
 	*hashed
 }
 
@@ -84,7 +86,7 @@ func (k *Reconciler) hashed(o *v1alpha1.RedisCluster) *hashed {
 }
 
 func (t templates) hashes(pod *corev1.Pod, shard int) (hashes, error) {
-	as := start{shard, pod.Annotations[redis.AnnotationCertificates]}
+	as := start{shard, pod.Annotations[manifests.AnnotationCertificates]}
 	if h, ok := t.table.Load(as); ok {
 		return h.(hashes), nil //nolint:forcetypeassert // Nothing else is stored.
 	}
@@ -93,7 +95,7 @@ func (t templates) hashes(pod *corev1.Pod, shard int) (hashes, error) {
 	if err != nil {
 		return hashes{}, err
 	}
-	h := hashes{tpl.Annotations[v1alpha1.AnnotationTemplateHash], tpl.Annotations[redis.AnnotationResources]}
+	h := hashes{tpl.Annotations[v1alpha1.AnnotationTemplateHash], tpl.Annotations[manifests.AnnotationResources]}
 	t.table.Store(as, h)
 	return h, nil
 }
@@ -105,17 +107,17 @@ func (h hashes) has(pod *corev1.Pod) bool {
 
 // observeResize reads how far a pod is from the resources that it is to have. One that gets them only by a restart is outdated. What cannot
 // be read is told, and keeps nothing else from being seen.
-func (k *Reconciler) observeResize(ctx context.Context, o *v1alpha1.RedisCluster, pod *corev1.Pod, h hashes, p *redis.Pod) {
-	now := kube.ResizeOf(pod, redis.ContainerServer)
+func (k *Reconciler) observeResize(ctx context.Context, o *v1alpha1.RedisCluster, pod *corev1.Pod, h hashes, p *model.Pod) {
+	now := kube.ResizeOf(pod, manifests.ContainerServer)
 	p.MemoryLimit = now.MemoryLimit
 	if h.amounts == "" || p.Outdated {
 		return
 	}
-	differs := pod.Annotations[redis.AnnotationResources] != h.amounts && pod.Annotations[v1alpha1.AnnotationTemplateHash] == h.current
+	differs := pod.Annotations[manifests.AnnotationResources] != h.amounts && pod.Annotations[v1alpha1.AnnotationTemplateHash] == h.current
 	if !differs {
-		p.Resize = redis.Resizing{Running: now.Running, Deferred: now.Deferred, Problem: now.Problem}
+		p.Resize = model.Resizing{Running: now.Running, Deferred: now.Deferred, Problem: now.Problem}
 		if now.Infeasible {
-			p.Resize = redis.Resizing{Refused: now.Problem}
+			p.Resize = model.Resizing{Refused: now.Problem}
 			k.moveOrWait(ctx, o, pod, p)
 		}
 		return
@@ -125,7 +127,7 @@ func (k *Reconciler) observeResize(ctx context.Context, o *v1alpha1.RedisCluster
 	if k.CanResize != nil {
 		var err error
 		if can, err = k.CanResize(); err != nil {
-			p.Resize = redis.Resizing{Refused: err.Error()} // Whether a restart takes its place is not known.
+			p.Resize = model.Resizing{Refused: err.Error()} // Whether a restart takes its place is not known.
 			return
 		}
 	}
@@ -139,7 +141,7 @@ func (k *Reconciler) observeResize(ctx context.Context, o *v1alpha1.RedisCluster
 		p.Outdated = true
 	case k.Now().Sub(r.at) >= askAgain:
 	default:
-		p.Resize = redis.Resizing{Refused: r.why}
+		p.Resize = model.Resizing{Refused: r.why}
 		k.moveOrWait(ctx, o, pod, p)
 	}
 }
@@ -157,7 +159,7 @@ const askAgain = time.Minute
 
 // moveOrWait has a pod restarted that its node is too small for, if there is a node that is not. Any other refusal would meet a new pod as
 // well, and then there would be none.
-func (k *Reconciler) moveOrWait(ctx context.Context, o *v1alpha1.RedisCluster, pod *corev1.Pod, p *redis.Pod) {
+func (k *Reconciler) moveOrWait(ctx context.Context, o *v1alpha1.RedisCluster, pod *corev1.Pod, p *model.Pod) {
 	elsewhere, err := k.roomElsewhere(ctx, pod, cluster.Claim(cluster.ShardSet(o.Name, p.Shard), p.Ordinal), kube.InPlace(o.Spec.Resources).Requests)
 	if err != nil {
 		p.Resize.Refused += "; " + err.Error()
@@ -204,12 +206,12 @@ func (k *Reconciler) roomElsewhere(ctx context.Context, pod *corev1.Pod, claim s
 // +kubebuilder:rbac:groups="",resources=pods/resize,verbs=patch
 
 // resize asks for other resources of a running pod, and writes down on it that it has.
-func (k *Reconciler) resize(ctx context.Context, o *v1alpha1.RedisCluster, s redis.ResizePod) error {
+func (k *Reconciler) resize(ctx context.Context, o *v1alpha1.RedisCluster, s steps.ResizePod) error {
 	amounts, err := kube.InPlaceText(o.Spec.Resources)
 	if err != nil {
 		return err
 	}
-	patch, err := kube.ResizePatch(s.Pod.UID, redis.ContainerServer, o.Spec.Resources)
+	patch, err := kube.ResizePatch(s.Pod.UID, manifests.ContainerServer, o.Spec.Resources)
 	if err != nil {
 		return err
 	}
@@ -223,7 +225,7 @@ func (k *Reconciler) resize(ctx context.Context, o *v1alpha1.RedisCluster, s red
 	if err != nil {
 		return fmt.Errorf("pod %s: %w", s.Pod.Name, err)
 	}
-	note := fmt.Appendf(nil, `{"metadata":{"uid":%q,"annotations":{%q:%q}}}`, s.Pod.UID, redis.AnnotationResources, amounts)
+	note := fmt.Appendf(nil, `{"metadata":{"uid":%q,"annotations":{%q:%q}}}`, s.Pod.UID, manifests.AnnotationResources, amounts)
 	err = k.Patch(ctx, &corev1.Pod{ObjectMeta: owned.ObjectMeta(o, s.Pod.Name)}, client.RawPatch(types.MergePatchType, note), client.FieldOwner(cluster.ManagedBy))
 	if err != nil {
 		return fmt.Errorf("annotate pod %s: %w", s.Pod.Name, err)

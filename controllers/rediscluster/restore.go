@@ -22,7 +22,10 @@ import (
 	"github.com/quorate/quorate/internal/backup/job"
 	"github.com/quorate/quorate/internal/backup/planner"
 	"github.com/quorate/quorate/internal/cluster"
-	"github.com/quorate/quorate/internal/cluster/redis"
+	"github.com/quorate/quorate/internal/cluster/redis/manifests"
+	"github.com/quorate/quorate/internal/cluster/redis/model"
+	redisplanner "github.com/quorate/quorate/internal/cluster/redis/planner"
+	"github.com/quorate/quorate/internal/cluster/redis/steps"
 )
 
 // loadLimit is how long it may take to load a backup.
@@ -32,11 +35,11 @@ const loadLimit = 24 * time.Hour
 const keyRestore = "restore"
 
 // readRestore reads the record of a restore, nil when there is none.
-func (k *Reconciler) readRestore(ctx context.Context, o *v1alpha1.RedisCluster) (*redis.RestoreRecord, error) {
+func (k *Reconciler) readRestore(ctx context.Context, o *v1alpha1.RedisCluster) (*model.RestoreRecord, error) {
 	return k.readRestoreBy(ctx, k, o)
 }
 
-func (k *Reconciler) readRestoreBy(ctx context.Context, r client.Reader, o *v1alpha1.RedisCluster) (*redis.RestoreRecord, error) {
+func (k *Reconciler) readRestoreBy(ctx context.Context, r client.Reader, o *v1alpha1.RedisCluster) (*model.RestoreRecord, error) {
 	cm := &corev1.ConfigMap{}
 	name := cluster.RestoreConfig(o.Name)
 	err := r.Get(ctx, client.ObjectKey{Namespace: o.Namespace, Name: name}, cm)
@@ -49,14 +52,14 @@ func (k *Reconciler) readRestoreBy(ctx context.Context, r client.Reader, o *v1al
 	if own, err := k.Owns(ctx, o, cm); !own || err != nil {
 		return nil, err
 	}
-	out := &redis.RestoreRecord{}
+	out := &model.RestoreRecord{}
 	if err := json.Unmarshal([]byte(cm.Data[keyRestore]), out); err != nil {
 		return nil, owned.InvalidSpec("ConfigMap %s is damaged (%v): delete the cluster, and create it again", name, err)
 	}
 	return out, nil
 }
 
-func (k *Reconciler) writeRestore(ctx context.Context, o *v1alpha1.RedisCluster, r redis.RestoreRecord) error {
+func (k *Reconciler) writeRestore(ctx context.Context, o *v1alpha1.RedisCluster, r model.RestoreRecord) error {
 	raw, err := json.Marshal(r)
 	if err != nil {
 		return fmt.Errorf("encode the record of a restore: %w", err)
@@ -67,11 +70,11 @@ func (k *Reconciler) writeRestore(ctx context.Context, o *v1alpha1.RedisCluster,
 	}
 	name := cluster.RestoreConfig(o.Name)
 	return k.Apply(ctx, o, &corev1.ConfigMap{ObjectMeta: owned.ObjectMeta(o, name)},
-		corev1ac.ConfigMap(name, o.Namespace).WithLabels(redis.Labels(o)).WithOwnerReferences(owner).WithData(map[string]string{keyRestore: string(raw)}))
+		corev1ac.ConfigMap(name, o.Namespace).WithLabels(manifests.Labels(o)).WithOwnerReferences(owner).WithData(map[string]string{keyRestore: string(raw)}))
 }
 
 // observeRestore reads what there is to know of the backup that is being put into a cluster; nil for none.
-func (k *Reconciler) observeRestore(ctx context.Context, o *v1alpha1.RedisCluster) (*redis.Restore, error) {
+func (k *Reconciler) observeRestore(ctx context.Context, o *v1alpha1.RedisCluster) (*model.Restore, error) {
 	record, err := k.readRestore(ctx, o)
 	if err != nil {
 		return nil, err
@@ -87,11 +90,11 @@ func (k *Reconciler) observeRestore(ctx context.Context, o *v1alpha1.RedisCluste
 	if loading.Job, err = k.Job(ctx, o, name, job.Selector(name)); err != nil {
 		return nil, err
 	}
-	return &redis.Restore{RestoreRecord: *record, Loading: loading}, nil
+	return &model.Restore{RestoreRecord: *record, Loading: loading}, nil
 }
 
 // observeWish reads what a cluster that has not begun is to begin with.
-func (k *Reconciler) observeWish(ctx context.Context, o *v1alpha1.RedisCluster) (*redis.Restore, error) {
+func (k *Reconciler) observeWish(ctx context.Context, o *v1alpha1.RedisCluster) (*model.Restore, error) {
 	if o.Spec.Bootstrap.RestoreSource() == nil {
 		return nil, nil
 	}
@@ -103,12 +106,12 @@ func (k *Reconciler) observeWish(ctx context.Context, o *v1alpha1.RedisCluster) 
 	if w == nil || err != nil {
 		return nil, err
 	}
-	return &redis.Restore{Wish: w}, nil
+	return &model.Restore{Wish: w}, nil
 }
 
 // observeConfirmed reads which Restore the cluster is to carry out, nil for none. None is begun while the one that was begun last has yet to be
 // complete and say so: it would be taken for another one. Whoever wants another backup instead deletes that.
-func (k *Reconciler) observeConfirmed(ctx context.Context, o *v1alpha1.RedisCluster) (*redis.Confirmed, error) {
+func (k *Reconciler) observeConfirmed(ctx context.Context, o *v1alpha1.RedisCluster) (*model.Confirmed, error) {
 	r, err := restore.Approved(ctx, k.Client, o, v1alpha1.KindRedisCluster)
 	if r == nil || err != nil {
 		return nil, err
@@ -124,7 +127,7 @@ func (k *Reconciler) observeConfirmed(ctx context.Context, o *v1alpha1.RedisClus
 		}
 	}
 	_, loss, _ := strings.Cut(r.Status.Scope, " ")
-	c := &redis.Confirmed{Noun: "Restore " + r.Name, Lost: r.OnlyLost(), Loss: loss, Saves: r.SavesCurrent(), RestoreRecord: redis.RestoreRecord{
+	c := &model.Confirmed{Noun: "Restore " + r.Name, Lost: r.OnlyLost(), Loss: loss, Saves: r.SavesCurrent(), RestoreRecord: model.RestoreRecord{
 		Destination: r.Destination, Directory: r.Status.Found.Directory, Token: string(r.UID),
 	}}
 	c.Saved, c.SaveAs, err = restore.Saved(ctx, k.Client, r.Restore, string(o.UID))
@@ -160,9 +163,9 @@ func (k *Reconciler) actRestore(ctx context.Context, o *v1alpha1.RedisCluster, s
 		return restore.FindBackup(ctx, k.Client, o, redisBootstrap(o))
 	case planner.DropRestoreJob:
 		return k.DeleteJob(ctx, o, s.Name, s.UID)
-	case redis.RecordBackup:
+	case steps.RecordBackup:
 		return k.recordBackup(ctx, o, s.Record)
-	case redis.LoadBackup:
+	case steps.LoadBackup:
 		if _, err := k.openRestore(ctx, o, s.Token); err != nil {
 			return err
 		}
@@ -179,7 +182,7 @@ func (k *Reconciler) actRestore(ctx context.Context, o *v1alpha1.RedisCluster, s
 }
 
 // openRestore reads past the cache what is being restored, and holds where that has changed meanwhile. An empty token takes any.
-func (k *Reconciler) openRestore(ctx context.Context, o *v1alpha1.RedisCluster, token string) (*redis.RestoreRecord, error) {
+func (k *Reconciler) openRestore(ctx context.Context, o *v1alpha1.RedisCluster, token string) (*model.RestoreRecord, error) {
 	record, err := k.readRestoreBy(ctx, k.Direct, o)
 	if err != nil {
 		return nil, err
@@ -191,7 +194,7 @@ func (k *Reconciler) openRestore(ctx context.Context, o *v1alpha1.RedisCluster, 
 }
 
 // recordBackup writes down what is restored. Where nothing has begun yet, what was confirmed is looked at once more, past the cache.
-func (k *Reconciler) recordBackup(ctx context.Context, o *v1alpha1.RedisCluster, r redis.RestoreRecord) error {
+func (k *Reconciler) recordBackup(ctx context.Context, o *v1alpha1.RedisCluster, r model.RestoreRecord) error {
 	live, err := k.readRestoreBy(ctx, k.Direct, o)
 	if err != nil {
 		return err
@@ -224,7 +227,7 @@ func (k *Reconciler) noteLoaded(ctx context.Context, o *v1alpha1.RedisCluster, r
 }
 
 // loadBackup starts the Job that loads a backup.
-func (k *Reconciler) loadBackup(ctx context.Context, o *v1alpha1.RedisCluster, s redis.LoadBackup) error {
+func (k *Reconciler) loadBackup(ctx context.Context, o *v1alpha1.RedisCluster, s steps.LoadBackup) error {
 	field := "spec.bootstrap.restore.destination"
 	if s.Token != "" {
 		field = "spec.from.destination"
@@ -297,8 +300,8 @@ func (k *Reconciler) Target(ctx context.Context, r *v1alpha1.Restore, found *pla
 }
 
 // replacing says what a restore of everything does, or why it cannot be.
-func (k *Reconciler) replacing(ctx context.Context, o *v1alpha1.RedisCluster, r *v1alpha1.Restore, record *redis.RestoreRecord, t *planner.Target) (err error) {
-	t.Replaces = redis.Replacing()
+func (k *Reconciler) replacing(ctx context.Context, o *v1alpha1.RedisCluster, r *v1alpha1.Restore, record *model.RestoreRecord, t *planner.Target) (err error) {
+	t.Replaces = redisplanner.Replacing()
 	goesOn := record != nil && record.Restored == nil
 	if goesOn {
 		t.Unsaved = "it is being restored from backup " + record.Directory
@@ -313,7 +316,7 @@ func (k *Reconciler) replacing(ctx context.Context, o *v1alpha1.RedisCluster, r 
 }
 
 // notRestorable says what keeps any backup from being put into a cluster, empty when nothing does.
-func (k *Reconciler) notRestorable(ctx context.Context, o *v1alpha1.RedisCluster, record *redis.RestoreRecord) (string, error) {
+func (k *Reconciler) notRestorable(ctx context.Context, o *v1alpha1.RedisCluster, record *model.RestoreRecord) (string, error) {
 	started, err := k.started(ctx, o)
 	switch {
 	case err != nil:
@@ -330,7 +333,7 @@ func (k *Reconciler) notRestorable(ctx context.Context, o *v1alpha1.RedisCluster
 
 // refilling asks the servers which slots are lost.
 func (k *Reconciler) refilling(ctx context.Context, o *v1alpha1.RedisCluster) (loss, replaces, missing string, err error) {
-	s := redis.State{Now: k.Now(), Spec: baseSpec(o)}
+	s := model.State{Now: k.Now(), Spec: baseSpec(o)}
 	if err := k.observeObjects(ctx, o, &s); err != nil {
 		return "", "", "", err
 	}
@@ -339,6 +342,6 @@ func (k *Reconciler) refilling(ctx context.Context, o *v1alpha1.RedisCluster) (l
 		return "", "", "", err
 	}
 	k.readServers(ctx, connect, &s)
-	loss, replaces, missing = redis.Refilling(s)
+	loss, replaces, missing = redisplanner.Refilling(s)
 	return loss, replaces, missing, nil
 }

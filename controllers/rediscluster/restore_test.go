@@ -20,7 +20,8 @@ import (
 	"github.com/quorate/quorate/internal/backup/job"
 	"github.com/quorate/quorate/internal/backup/planner"
 	"github.com/quorate/quorate/internal/cluster"
-	"github.com/quorate/quorate/internal/cluster/redis"
+	redisplanner "github.com/quorate/quorate/internal/cluster/redis/planner"
+	"github.com/quorate/quorate/internal/cluster/redis/slots"
 	"github.com/quorate/quorate/test/fakeapi"
 	"github.com/quorate/quorate/test/ownedtest"
 )
@@ -165,7 +166,7 @@ func TestALostShardOfRedisComesBack(t *testing.T) {
 	s.Lose("carts-1-0", "carts-1-1")
 	for range 200 {
 		s.Pass()
-		if c := meta.FindStatusCondition(s.Cluster().Status.Conditions, v1alpha1.ConditionStalled); c != nil && c.Reason == redis.ReasonShardLost {
+		if c := meta.FindStatusCondition(s.Cluster().Status.Conditions, v1alpha1.ConditionStalled); c != nil && c.Reason == redisplanner.ReasonShardLost {
 			break
 		}
 	}
@@ -196,7 +197,7 @@ func TestALostShardOfRedisComesBack(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	s.Ends(load, job.Report{Restored: &job.Restored{Keys: 5, Into: redis.LoadedInto("carts-1-0", process, redis.Share(1, 3))}})
+	s.Ends(load, job.Report{Restored: &job.Restored{Keys: 5, Into: redisplanner.LoadedInto("carts-1-0", process, slots.Share(1, 3))}})
 	s.Settle()
 	if owned := heir.Slots(); owned.String() != "5462-10922" {
 		t.Errorf("it owns %s", owned)

@@ -15,7 +15,10 @@ import (
 	"github.com/quorate/quorate/api/v1alpha1"
 	"github.com/quorate/quorate/controllers/owned"
 	"github.com/quorate/quorate/internal/cluster"
-	"github.com/quorate/quorate/internal/cluster/redis"
+	"github.com/quorate/quorate/internal/cluster/redis/history"
+	"github.com/quorate/quorate/internal/cluster/redis/manifests"
+	"github.com/quorate/quorate/internal/cluster/redis/model"
+	"github.com/quorate/quorate/internal/cluster/redis/steps"
 )
 
 // entries are the Services that clients connect to.
@@ -27,7 +30,7 @@ func entries(o *v1alpha1.RedisCluster) []string {
 }
 
 // ensureRoles applies the Services of the roles. Where that of the primary leads to is for the planner to change.
-func (k *Reconciler) ensureRoles(ctx context.Context, o *v1alpha1.RedisCluster, b redis.Builder) error {
+func (k *Reconciler) ensureRoles(ctx context.Context, o *v1alpha1.RedisCluster, b manifests.Builder) error {
 	r, err := k.primaryRecord(ctx, o)
 	if err != nil {
 		return err
@@ -50,7 +53,7 @@ func (k *Reconciler) ensureRole(ctx context.Context, o *v1alpha1.RedisCluster, s
 	if client.IgnoreNotFound(err) != nil {
 		return fmt.Errorf("read Service %s: %w", *s.Name, err)
 	}
-	redis.ExposeAsBefore(s, o.Spec.ExternalAccess, &live)
+	manifests.ExposeAsBefore(s, o.Spec.ExternalAccess, &live)
 	if err := k.ensureService(ctx, o, s); err != nil {
 		return err
 	}
@@ -61,8 +64,8 @@ func (k *Reconciler) ensureRole(ctx context.Context, o *v1alpha1.RedisCluster, s
 
 // primaryRecord is what the Service of the primary says.
 type primaryRecord struct {
-	appointed redis.Appointment
-	candidate redis.FailoverCandidate
+	appointed model.Appointment
+	candidate model.FailoverCandidate
 }
 
 // primaryRecord returns who was made primary last, and who is about to be. The cached Service may be older than the last write to it,
@@ -82,7 +85,7 @@ func (k *Reconciler) primaryRecord(ctx context.Context, o *v1alpha1.RedisCluster
 	if own, err := k.Owns(ctx, o, &live); !own || err != nil {
 		return primaryRecord{}, err // There is none, or it is that of an earlier cluster of this name.
 	}
-	r := primaryRecord{redis.AppointmentOf(&live), redis.CandidateOf(&live)}
+	r := primaryRecord{manifests.AppointmentOf(&live), manifests.CandidateOf(&live)}
 	if r.appointed.Pod != "" || r.candidate.Pod != "" {
 		k.memory(o).primary.Store(&r)
 	}
@@ -92,13 +95,13 @@ func (k *Reconciler) primaryRecord(ctx context.Context, o *v1alpha1.RedisCluster
 // changeRoles carries out the steps that change the primary, or write down who it is.
 func (k *Reconciler) changeRoles(ctx context.Context, o *v1alpha1.RedisCluster, step cluster.Step) error {
 	switch s := step.(type) {
-	case redis.Failover:
-		return k.withServers(ctx, o, []server{{pod: s.From}, {pod: s.To}}, func(c []redis.Client) error { return s.Run(ctx, c[0], c[1]) })
-	case redis.HandOver:
+	case steps.Failover:
+		return k.withServers(ctx, o, []server{{pod: s.From}, {pod: s.To}}, func(c []steps.Client) error { return s.Run(ctx, c[0], c[1]) })
+	case steps.HandOver:
 		return k.handOver(ctx, o, s)
-	case redis.Appoint:
+	case steps.Appoint:
 		return k.appoint(ctx, o, s)
-	case redis.AssignRoles:
+	case steps.AssignRoles:
 		return k.assignRoles(ctx, o, s)
 	}
 	return fmt.Errorf("%T changes no roles", step)
@@ -108,16 +111,16 @@ func (k *Reconciler) changeRoles(ctx context.Context, o *v1alpha1.RedisCluster, 
 const handOverTimeout = 20 * time.Second
 
 // handOver has the primary hand over. What is begun is brought to its end also by an operator that is to end itself.
-func (k *Reconciler) handOver(ctx context.Context, o *v1alpha1.RedisCluster, s redis.HandOver) error {
+func (k *Reconciler) handOver(ctx context.Context, o *v1alpha1.RedisCluster, s steps.HandOver) error {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), handOverTimeout)
 	defer cancel()
 	err := k.Command(ctx, o, s.Calls())
-	k.memory(o).failed.Note(s, err, k.Now())
+	history.Note(&k.memory(o).failed, s, err, k.Now())
 	return err
 }
 
 // appoint changes the Service of the primary.
-func (k *Reconciler) appoint(ctx context.Context, o *v1alpha1.RedisCluster, s redis.Appoint) error {
+func (k *Reconciler) appoint(ctx context.Context, o *v1alpha1.RedisCluster, s steps.Appoint) error {
 	b, err := k.builder(ctx, o)
 	if err != nil {
 		return err
@@ -131,10 +134,10 @@ func (k *Reconciler) appoint(ctx context.Context, o *v1alpha1.RedisCluster, s re
 }
 
 // assignRoles changes the labels of pods, that of the primary last.
-func (k *Reconciler) assignRoles(ctx context.Context, o *v1alpha1.RedisCluster, step redis.AssignRoles) error {
+func (k *Reconciler) assignRoles(ctx context.Context, o *v1alpha1.RedisCluster, step steps.AssignRoles) error {
 	for _, primary := range []bool{false, true} {
 		for _, p := range step.Pods {
-			if (p.Role == redis.RolePrimary) != primary {
+			if (p.Role == model.RolePrimary) != primary {
 				continue
 			}
 			if err := k.labelRole(ctx, o, p); err != nil {
@@ -146,7 +149,7 @@ func (k *Reconciler) assignRoles(ctx context.Context, o *v1alpha1.RedisCluster, 
 }
 
 // labelRole sets or removes the label of a pod, unless it is another pod by now: that one starts without.
-func (k *Reconciler) labelRole(ctx context.Context, o *v1alpha1.RedisCluster, p redis.PodRole) error {
+func (k *Reconciler) labelRole(ctx context.Context, o *v1alpha1.RedisCluster, p steps.PodRole) error {
 	labels := map[string]any{v1alpha1.LabelRole: nil}
 	if p.Role != "" {
 		labels[v1alpha1.LabelRole] = p.Role

@@ -24,8 +24,11 @@ import (
 
 	"github.com/quorate/quorate/api/v1alpha1"
 	"github.com/quorate/quorate/internal/cluster"
-	"github.com/quorate/quorate/internal/cluster/redis"
+	"github.com/quorate/quorate/internal/cluster/redis/acl"
+	"github.com/quorate/quorate/internal/cluster/redis/manifests"
+	"github.com/quorate/quorate/internal/cluster/redis/model"
 	"github.com/quorate/quorate/internal/cluster/redis/redisclient"
+	"github.com/quorate/quorate/internal/cluster/redis/steps"
 	"github.com/quorate/quorate/test/fakeapi"
 	"github.com/quorate/quorate/test/ownedtest"
 )
@@ -36,7 +39,7 @@ func TestTheServiceOfThePrimaryNeverLeadsToTwo(t *testing.T) {
 	o.Spec.Mode, o.Spec.Shards = ptr.To(v1alpha1.RedisReplicated), 0
 	var pods []client.Object
 	for _, name := range []string{"carts-0-0", "carts-0-1"} {
-		l := redis.Labels(o)
+		l := manifests.Labels(o)
 		l["statefulset.kubernetes.io/pod-name"] = name
 		pods = append(pods, &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: o.Namespace, Name: name, UID: types.UID("u-" + name), Labels: l}})
 	}
@@ -62,11 +65,11 @@ func TestTheServiceOfThePrimaryNeverLeadsToTwo(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	ref := func(name string) redis.PodRef { return redis.PodRef{Name: name, UID: "u-" + name} }
-	first, second := redis.Appointment{Pod: "carts-0-0", History: "a", Guard: 5 * time.Second}, redis.Appointment{Pod: "carts-0-1", History: "b"}
+	ref := func(name string) steps.PodRef { return steps.PodRef{Name: name, UID: "u-" + name} }
+	first, second := model.Appointment{Pod: "carts-0-0", History: "a", Guard: 5 * time.Second}, model.Appointment{Pod: "carts-0-1", History: "b"}
 	now := kind.Now()
-	labels := func(primary, other, role string) redis.AssignRoles {
-		return redis.AssignRoles{Pods: []redis.PodRole{{Pod: ref(primary), Role: redis.RolePrimary}, {Pod: ref(other), Role: role}}}
+	labels := func(primary, other, role string) steps.AssignRoles {
+		return steps.AssignRoles{Pods: []steps.PodRole{{Pod: ref(primary), Role: model.RolePrimary}, {Pod: ref(other), Role: role}}}
 	}
 	for i, s := range []struct {
 		step    cluster.Step
@@ -74,16 +77,16 @@ func TestTheServiceOfThePrimaryNeverLeadsToTwo(t *testing.T) {
 		leadsTo []string
 		is      primaryRecord
 	}{
-		{redis.Appoint{Candidate: redis.FailoverCandidate{Pod: "carts-0-0", History: "a"}}, 1, nil, primaryRecord{candidate: redis.FailoverCandidate{Pod: "carts-0-0", History: "a"}}},
-		{redis.Appoint{Appointment: first}, 1, nil, primaryRecord{appointed: first}},
-		{labels("carts-0-0", "carts-0-1", redis.RoleReplica), 2, []string{"carts-0-0"}, primaryRecord{appointed: first}},
-		{redis.Appoint{Appointment: first, Candidate: redis.FailoverCandidate{Pod: "carts-0-1", Since: now}}, 1, []string{"carts-0-1"}, primaryRecord{first, redis.FailoverCandidate{Pod: "carts-0-1", Since: now}}},
-		{redis.Appoint{Appointment: first}, 1, []string{"carts-0-0"}, primaryRecord{appointed: first}},
-		{redis.Appoint{Appointment: first, Candidate: redis.FailoverCandidate{Pod: "carts-0-1", Since: now}}, 1, []string{"carts-0-1"}, primaryRecord{first, redis.FailoverCandidate{Pod: "carts-0-1", Since: now}}},
-		{labels("carts-0-1", "carts-0-0", ""), 2, []string{"carts-0-1"}, primaryRecord{first, redis.FailoverCandidate{Pod: "carts-0-1", Since: now}}},
-		{redis.Appoint{Appointment: second}, 1, []string{"carts-0-1"}, primaryRecord{appointed: second}},
-		{redis.Appoint{Appointment: second, Candidate: redis.FailoverCandidate{Pod: "carts-0-0", History: "c"}}, 1, nil, primaryRecord{second, redis.FailoverCandidate{Pod: "carts-0-0", History: "c"}}},
-		{redis.Appoint{Appointment: first}, 1, nil, primaryRecord{appointed: first}},
+		{steps.Appoint{Candidate: model.FailoverCandidate{Pod: "carts-0-0", History: "a"}}, 1, nil, primaryRecord{candidate: model.FailoverCandidate{Pod: "carts-0-0", History: "a"}}},
+		{steps.Appoint{Appointment: first}, 1, nil, primaryRecord{appointed: first}},
+		{labels("carts-0-0", "carts-0-1", model.RoleReplica), 2, []string{"carts-0-0"}, primaryRecord{appointed: first}},
+		{steps.Appoint{Appointment: first, Candidate: model.FailoverCandidate{Pod: "carts-0-1", Since: now}}, 1, []string{"carts-0-1"}, primaryRecord{first, model.FailoverCandidate{Pod: "carts-0-1", Since: now}}},
+		{steps.Appoint{Appointment: first}, 1, []string{"carts-0-0"}, primaryRecord{appointed: first}},
+		{steps.Appoint{Appointment: first, Candidate: model.FailoverCandidate{Pod: "carts-0-1", Since: now}}, 1, []string{"carts-0-1"}, primaryRecord{first, model.FailoverCandidate{Pod: "carts-0-1", Since: now}}},
+		{labels("carts-0-1", "carts-0-0", ""), 2, []string{"carts-0-1"}, primaryRecord{first, model.FailoverCandidate{Pod: "carts-0-1", Since: now}}},
+		{steps.Appoint{Appointment: second}, 1, []string{"carts-0-1"}, primaryRecord{appointed: second}},
+		{steps.Appoint{Appointment: second, Candidate: model.FailoverCandidate{Pod: "carts-0-0", History: "c"}}, 1, nil, primaryRecord{second, model.FailoverCandidate{Pod: "carts-0-0", History: "c"}}},
+		{steps.Appoint{Appointment: first}, 1, nil, primaryRecord{appointed: first}},
 		{labels("carts-0-0", "carts-0-1", ""), 2, []string{"carts-0-0"}, primaryRecord{appointed: first}},
 	} {
 		if err := kind.ensureRoles(t.Context(), o, b); err != nil {
@@ -111,7 +114,7 @@ func TestTheServiceOfThePrimaryNeverLeadsToTwo(t *testing.T) {
 
 // replicatedServer is a server of which only that it hands over matters.
 type replicatedServer struct {
-	redis.Client
+	steps.Client
 	told      func(settings map[string]string)
 	handsOver func() error
 }
@@ -121,9 +124,9 @@ func (s replicatedServer) Configure(_ context.Context, settings map[string]strin
 	return nil
 }
 
-func (s replicatedServer) Read(context.Context) (*redis.Node, error) { return &redis.Node{}, nil }
+func (s replicatedServer) Read(context.Context) (*model.Node, error) { return &model.Node{}, nil }
 
-func (s replicatedServer) FailoverTo(ctx context.Context, _ redis.Address) error {
+func (s replicatedServer) FailoverTo(ctx context.Context, _ model.Address) error {
 	return errors.Join(s.handsOver(), ctx.Err())
 }
 
@@ -136,13 +139,13 @@ func replicated() (*v1alpha1.RedisCluster, []client.Object) {
 	o.Spec.TLS = &v1alpha1.TLSSpec{Mode: ptr.To(v1alpha1.TLSDisabled)}
 	objects := []client.Object{o, &corev1.Secret{
 		ObjectMeta: metav1.ObjectMeta{
-			Namespace: "default", Name: cluster.AuthSecret("carts"), Labels: redis.Labels(o),
+			Namespace: "default", Name: cluster.AuthSecret("carts"), Labels: manifests.Labels(o),
 			OwnerReferences: []metav1.OwnerReference{*metav1.NewControllerRef(o, v1alpha1.GroupVersion.WithKind("RedisCluster"))},
 		},
-		Data: map[string][]byte{redis.PasswordOperator: []byte("secret")},
+		Data: map[string][]byte{acl.PasswordOperator: []byte("secret")},
 	}}
-	for name, role := range map[string]string{"carts-0-0": redis.RolePrimary, "carts-0-1": redis.RoleReplica} {
-		l := redis.Labels(o)
+	for name, role := range map[string]string{"carts-0-0": model.RolePrimary, "carts-0-1": model.RoleReplica} {
+		l := manifests.Labels(o)
 		l["statefulset.kubernetes.io/pod-name"], l[v1alpha1.LabelRole] = name, role
 		objects = append(objects, &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: name, UID: types.UID("u-" + name), Labels: l}})
 	}
@@ -154,9 +157,9 @@ func TestClientsAreSentAheadOfAHandOver(t *testing.T) {
 	o, objects := replicated()
 	w := fakeapi.New(t, objects...)
 	kind := New(ownedtest.New(w))
-	was := redis.Appointment{Pod: "carts-0-0", History: "a", Guard: 5 * time.Second}
-	candidate := redis.FailoverCandidate{Pod: "carts-0-1", Since: kind.Now()}
-	if err := kind.Act(t.Context(), o, redis.Appoint{Appointment: was, Candidate: candidate}); err != nil {
+	was := model.Appointment{Pod: "carts-0-0", History: "a", Guard: 5 * time.Second}
+	candidate := model.FailoverCandidate{Pod: "carts-0-1", Since: kind.Now()}
+	if err := kind.Act(t.Context(), o, steps.Appoint{Appointment: was, Candidate: candidate}); err != nil {
 		t.Fatal(err)
 	}
 	b, err := kind.builder(t.Context(), o)
@@ -165,7 +168,7 @@ func TestClientsAreSentAheadOfAHandOver(t *testing.T) {
 	}
 	outcome := errors.New("the primary gave up")
 	ctx, end := context.WithCancel(t.Context())
-	kind.Connect = func(redisclient.Options) redis.Client {
+	kind.Connect = func(redisclient.Options) steps.Client {
 		return replicatedServer{
 			told: func(settings map[string]string) { t.Errorf("a server was told %v as well", settings) },
 			handsOver: func() error {
@@ -176,7 +179,7 @@ func TestClientsAreSentAheadOfAHandOver(t *testing.T) {
 			},
 		}
 	}
-	step := redis.HandOver{From: "carts-0-0", To: "carts-0-1"}
+	step := steps.HandOver{From: "carts-0-0", To: "carts-0-1"}
 	for _, fails := range []error{outcome, nil} {
 		outcome = fails
 		if err := kind.Act(ctx, o, step); (err == nil) != (fails == nil) {
@@ -203,13 +206,13 @@ func TestAHandOverThatTakesTooLongFails(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		o, objects := replicated()
 		kind := New(ownedtest.New(fakeapi.New(t, objects...)))
-		kind.Connect = func(redisclient.Options) redis.Client {
+		kind.Connect = func(redisclient.Options) steps.Client {
 			return replicatedServer{
 				told:      func(map[string]string) {},
 				handsOver: func() error { time.Sleep(2 * handOverTimeout); return nil },
 			}
 		}
-		if err := kind.Act(t.Context(), o, redis.HandOver{From: "carts-0-0", To: "carts-0-1"}); err == nil {
+		if err := kind.Act(t.Context(), o, steps.HandOver{From: "carts-0-0", To: "carts-0-1"}); err == nil {
 			t.Fatal("a hand-over without an answer succeeded")
 		}
 		if got := kind.memory(o).failed; got.Count != 1 || got.Last.IsZero() {
@@ -234,12 +237,12 @@ func TestAnAppointmentWhoseAnswerIsLostIsReadAgain(t *testing.T) {
 		},
 	})
 	kind := New(ownedtest.New(w))
-	first, second := redis.Appointment{Pod: "carts-0-0", History: "a"}, redis.Appointment{Pod: "carts-0-1", History: "b"}
-	if err := kind.Act(t.Context(), o, redis.Appoint{Appointment: first}); err != nil {
+	first, second := model.Appointment{Pod: "carts-0-0", History: "a"}, model.Appointment{Pod: "carts-0-1", History: "b"}
+	if err := kind.Act(t.Context(), o, steps.Appoint{Appointment: first}); err != nil {
 		t.Fatal(err)
 	}
 	lost = errors.New("the answer is lost")
-	if err := kind.Act(t.Context(), o, redis.Appoint{Appointment: second}); !errors.Is(err, lost) {
+	if err := kind.Act(t.Context(), o, steps.Appoint{Appointment: second}); !errors.Is(err, lost) {
 		t.Fatalf("the error is %v", err)
 	}
 	if got, err := kind.primaryRecord(t.Context(), o); err != nil || got.appointed != second {
@@ -282,7 +285,7 @@ func TestAFormerPrimaryThatHangsIsGivenASecondToEnd(t *testing.T) {
 			return c.Delete(ctx, obj, opts...)
 		},
 	})
-	step := redis.End{Pods: []redis.PodRef{{Name: "carts-0-0", UID: "u-carts-0-0"}}}
+	step := steps.End{Pods: []steps.PodRef{{Name: "carts-0-0", UID: "u-carts-0-0"}}}
 	if err := New(ownedtest.New(w)).Act(t.Context(), o, step); err != nil || !slices.Equal(grace, []int64{1}) {
 		t.Errorf("it got %v seconds to end (%v)", grace, err)
 	}
@@ -325,7 +328,7 @@ func TestARefusedExposureStopsNothingElse(t *testing.T) {
 			if err := kind.Ensure(t.Context(), o); err != nil {
 				t.Fatalf("the error is %v", err)
 			}
-			if err := kind.Act(t.Context(), o, redis.Appoint{Appointment: redis.Appointment{Pod: "carts-0-0", History: "h"}}); err != nil {
+			if err := kind.Act(t.Context(), o, steps.Appoint{Appointment: model.Appointment{Pod: "carts-0-0", History: "h"}}); err != nil {
 				t.Fatalf("nobody can be named the primary: %v", err)
 			}
 			for _, name := range entries(o) {
@@ -376,15 +379,15 @@ func led(t *testing.T, c client.Client, service string) []string {
 
 // standing is a server that answers CLUSTER FAILOVER with an error, or takes over.
 type standing struct {
-	redis.Client
+	steps.Client
 	err error
 }
 
-func (s standing) Failover(ctx context.Context, _ redis.FailoverMode) error {
+func (s standing) Failover(ctx context.Context, _ steps.FailoverMode) error {
 	if s.err != nil {
 		return s.err
 	}
-	return s.Client.Failover(ctx, redis.FailoverTakeover)
+	return s.Client.Failover(ctx, steps.FailoverTakeover)
 }
 
 // TestAnElectionIsKnownToTheNextOperator: servers do not elect a process again for four node
@@ -396,15 +399,15 @@ func TestAnElectionIsKnownToTheNextOperator(t *testing.T) {
 		want   bool
 	}{
 		"it takes over":     {nil, true},
-		"it is not elected": {redis.ErrUndecided, true},
+		"it is not elected": {steps.ErrUndecided, true},
 		"it refuses":        {errors.New("ERR You should send CLUSTER FAILOVER to a replica"), false},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			s := newRedisStage(t, fakeapi.RedisCluster())
 			s.Settle()
-			s.Loop.Kind.(*Reconciler).Connect = func(o redisclient.Options) redis.Client { return standing{s.Connect(o), tc.answer} }
-			err := s.Loop.Kind.Act(t.Context(), s.Cluster(), redis.Failover{Shard: 0, From: "carts-0-0", To: "carts-0-1"})
+			s.Loop.Kind.(*Reconciler).Connect = func(o redisclient.Options) steps.Client { return standing{s.Connect(o), tc.answer} }
+			err := s.Loop.Kind.Act(t.Context(), s.Cluster(), steps.Failover{Shard: 0, From: "carts-0-0", To: "carts-0-1"})
 			if (err == nil) != (tc.answer == nil) {
 				t.Fatalf("the hand-over ends with %v", err)
 			}

@@ -15,11 +15,11 @@ import (
 	"github.com/quorate/quorate/api/v1alpha1"
 	"github.com/quorate/quorate/controllers/owned"
 	"github.com/quorate/quorate/internal/cluster"
-	"github.com/quorate/quorate/internal/cluster/redis"
+	"github.com/quorate/quorate/internal/cluster/redis/steps"
 )
 
 // scaleShards changes the number of pods of StatefulSets.
-func (k *Reconciler) scaleShards(ctx context.Context, o *v1alpha1.RedisCluster, step redis.ScaleShards) error {
+func (k *Reconciler) scaleShards(ctx context.Context, o *v1alpha1.RedisCluster, step steps.ScaleShards) error {
 	var errs []error
 	for _, size := range step.Sets {
 		errs = append(errs, k.scaleShard(ctx, o, size))
@@ -28,7 +28,7 @@ func (k *Reconciler) scaleShards(ctx context.Context, o *v1alpha1.RedisCluster, 
 }
 
 // scaleShard changes that of one. A set that has changed since it was read is decided on anew.
-func (k *Reconciler) scaleShard(ctx context.Context, o *v1alpha1.RedisCluster, size redis.SetSize) error {
+func (k *Reconciler) scaleShard(ctx context.Context, o *v1alpha1.RedisCluster, size steps.SetSize) error {
 	set := &appsv1.StatefulSet{ObjectMeta: owned.ObjectMeta(o, cluster.ShardSet(o.Name, size.Shard))}
 	if err := k.Get(ctx, client.ObjectKeyFromObject(set), set); err != nil {
 		return client.IgnoreNotFound(err)
@@ -51,12 +51,12 @@ func (k *Reconciler) scaleShard(ctx context.Context, o *v1alpha1.RedisCluster, s
 }
 
 // deleteClaim deletes a claim, if it is still what was decided on.
-func (k *Reconciler) deleteClaim(ctx context.Context, o *v1alpha1.RedisCluster, step redis.DeleteClaim) error {
+func (k *Reconciler) deleteClaim(ctx context.Context, o *v1alpha1.RedisCluster, step steps.DeleteClaim) error {
 	return owned.IgnoreDeleted(k.tryDeleteClaim(ctx, o, step), "claim "+step.Name)
 }
 
 // tryDeleteClaim deletes just this claim, not another that took its name meanwhile, and fails when it has changed.
-func (k *Reconciler) tryDeleteClaim(ctx context.Context, o *v1alpha1.RedisCluster, step redis.DeleteClaim) error {
+func (k *Reconciler) tryDeleteClaim(ctx context.Context, o *v1alpha1.RedisCluster, step steps.DeleteClaim) error {
 	claim := &corev1.PersistentVolumeClaim{ObjectMeta: owned.ObjectMeta(o, step.Name)}
 	uid := types.UID(step.UID)
 	return k.Delete(ctx, claim, client.Preconditions{UID: &uid, ResourceVersion: &step.ResourceVersion})

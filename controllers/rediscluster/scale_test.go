@@ -17,15 +17,16 @@ import (
 
 	"github.com/quorate/quorate/controllers/owned"
 	"github.com/quorate/quorate/internal/cluster"
-	"github.com/quorate/quorate/internal/cluster/redis"
+	"github.com/quorate/quorate/internal/cluster/redis/model"
 	"github.com/quorate/quorate/internal/cluster/redis/redisclient"
+	"github.com/quorate/quorate/internal/cluster/redis/slots"
 )
 
 // respServers are servers of one cluster in memory that speak the protocol on loopback. All lines of CLUSTER NODES are shared, so that what a benchmark
 // measures is mostly what reads them.
 type respServers struct {
 	listener net.Listener
-	state    redis.State
+	state    model.State
 	ids      []string
 	lines    [][]byte
 	length   int
@@ -47,13 +48,13 @@ func startRESP(tb testing.TB, shards, copies int) *respServers {
 	if err != nil {
 		tb.Fatal(err)
 	}
-	s := &respServers{listener: listener, state: redis.State{Spec: redis.Spec{Name: "c", Namespace: "ns"}}}
+	s := &respServers{listener: listener, state: model.State{Spec: model.Spec{Name: "c", Namespace: "ns"}}}
 	for i := range shards * copies {
 		shard, ordinal := i/copies, i%copies
 		name, id := cluster.Pod(cluster.ShardSet("c", shard), ordinal), fmt.Sprintf("%032x%08x", shard*0x9e3779b9, ordinal+1)
-		addr := redis.Address{IP: fmt.Sprintf("10.%d.%d.%d", shard/256, shard%256, ordinal), Port: redis.ClientPort}
-		s.state.Pods = append(s.state.Pods, redis.Pod{Name: name, Shard: shard, Ordinal: ordinal, Addr: addr})
-		flags, slots := "master -", redis.Share(shard, shards).String()
+		addr := model.Address{IP: fmt.Sprintf("10.%d.%d.%d", shard/256, shard%256, ordinal), Port: model.ClientPort}
+		s.state.Pods = append(s.state.Pods, model.Pod{Name: name, Shard: shard, Ordinal: ordinal, Addr: addr})
+		flags, slots := "master -", slots.Share(shard, shards).String()
 		if ordinal > 0 {
 			flags, slots = fmt.Sprintf("slave %032x%08x", shard*0x9e3779b9, 1), ""
 		}
@@ -180,9 +181,9 @@ func (s *respServers) nodes(out *bufio.Writer, self int) {
 }
 
 // fresh is the state before servers are read.
-func (s *respServers) fresh() redis.State {
+func (s *respServers) fresh() model.State {
 	out := s.state
-	out.Pods = append([]redis.Pod(nil), s.state.Pods...)
+	out.Pods = append([]model.Pod(nil), s.state.Pods...)
 	return out
 }
 

@@ -10,8 +10,10 @@ import (
 
 	"github.com/quorate/quorate/internal/cluster"
 	"github.com/quorate/quorate/internal/cluster/anomaly"
-	"github.com/quorate/quorate/internal/cluster/redis"
+	"github.com/quorate/quorate/internal/cluster/redis/acl"
+	"github.com/quorate/quorate/internal/cluster/redis/model"
 	"github.com/quorate/quorate/internal/cluster/redis/redisclient"
+	"github.com/quorate/quorate/internal/cluster/redis/steps"
 	"github.com/quorate/quorate/internal/goroutine"
 )
 
@@ -41,7 +43,7 @@ func (s *silence) expected() map[string]bool {
 }
 
 // watch notes which servers did not answer.
-func (s *silence) watch(pods []redis.Pod) {
+func (s *silence) watch(pods []model.Pod) {
 	s.pods = map[string]bool{}
 	for i := range pods {
 		if pods[i].TimedOut {
@@ -53,21 +55,21 @@ func (s *silence) watch(pods []redis.Pod) {
 // note notes which step was taken.
 func (s *silence) note(step cluster.Step) {
 	switch step := step.(type) {
-	case redis.Appoint, redis.Promote:
+	case steps.Appoint, steps.Promote:
 		s.brief = true
-	case redis.End:
+	case steps.End:
 		s.brief = s.brief || step.Former
 	}
 }
 
 // readServers asks servers in parallel.
-func (k *Reconciler) readServers(ctx context.Context, connect connectFunc, s *redis.State) {
+func (k *Reconciler) readServers(ctx context.Context, connect connectFunc, s *model.State) {
 	k.readServersExcept(ctx, connect, s, nil)
 }
 
 // readServersExcept asks servers in parallel, and waits for those that are silent for silentTimeout only.
-func (k *Reconciler) readServersExcept(ctx context.Context, connect connectFunc, s *redis.State, silent map[string]bool) {
-	topology, places := redis.NewTopology(), make(chan struct{}, parallelReads)
+func (k *Reconciler) readServersExcept(ctx context.Context, connect connectFunc, s *model.State, silent map[string]bool) {
+	topology, places := model.NewTopology(), make(chan struct{}, parallelReads)
 	errs := goroutine.Each(len(s.Pods), func(i int) error {
 		p := &s.Pods[i]
 		if p.Addr.IP == "" || p.Stuck != "" {
@@ -75,7 +77,7 @@ func (k *Reconciler) readServersExcept(ctx context.Context, connect connectFunc,
 		}
 		places <- struct{}{}
 		defer func() { <-places }()
-		options := connect(redis.UserOperator, endpointOf(p))
+		options := connect(acl.UserOperator, endpointOf(p))
 		options.Topology = topology
 		if silent[p.UID] {
 			ctx, cancel := context.WithTimeout(ctx, silentTimeout)
@@ -87,14 +89,14 @@ func (k *Reconciler) readServersExcept(ctx context.Context, connect connectFunc,
 	for i, err := range errs {
 		if err != nil {
 			p := &s.Pods[i]
-			p.Error, p.Hangs = briefly(err), errors.Is(err, redis.ErrHangs)
+			p.Error, p.Hangs = briefly(err), errors.Is(err, steps.ErrHangs)
 		}
 	}
 }
 
 // readServer fills in what a server reports of itself. Its error is a fact about that server, not an
 // error of the observation.
-func (k *Reconciler) readServer(ctx context.Context, options redisclient.Options, of redis.Spec, p *redis.Pod) error {
+func (k *Reconciler) readServer(ctx context.Context, options redisclient.Options, of model.Spec, p *model.Pod) error {
 	c := k.Connect(options)
 	defer func() { _ = c.Close() }() // Nothing was written that closing could lose.
 	asked := k.Now()
@@ -128,7 +130,7 @@ func briefly(err error) string {
 		return text
 	}
 	switch {
-	case errors.Is(err, redis.ErrHangs):
+	case errors.Is(err, steps.ErrHangs):
 		return "the server takes connections and does not answer"
 	case errors.Is(err, context.DeadlineExceeded):
 		return "the server does not answer"

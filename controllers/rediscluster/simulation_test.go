@@ -8,8 +8,9 @@ import (
 	"github.com/quorate/quorate/api/v1alpha1"
 	"github.com/quorate/quorate/controllers/owned"
 	"github.com/quorate/quorate/controllers/reconcile"
-	"github.com/quorate/quorate/internal/cluster/redis"
+	"github.com/quorate/quorate/internal/cluster/redis/model"
 	"github.com/quorate/quorate/internal/cluster/redis/redisclient"
+	"github.com/quorate/quorate/internal/cluster/redis/steps"
 	"github.com/quorate/quorate/test/controllersim"
 	"github.com/quorate/quorate/test/fakeapi"
 )
@@ -20,8 +21,8 @@ func newRedisStage(t *testing.T, o *v1alpha1.RedisCluster, more ...client.Object
 }
 
 func redisUnderTest(
-	c *owned.Client, connect func(redisclient.Options) redis.Client, connectMover func(redisclient.Options) redis.Mover,
-) reconcile.Kind[*v1alpha1.RedisCluster, redis.State] {
+	c *owned.Client, connect func(redisclient.Options) steps.Client, connectMover func(redisclient.Options) steps.Mover,
+) reconcile.Kind[*v1alpha1.RedisCluster, model.State] {
 	kind := New(c)
 	kind.Connect, kind.ConnectMover = connect, connectMover
 	return kind

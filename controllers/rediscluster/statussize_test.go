@@ -8,7 +8,7 @@ import (
 
 	"github.com/quorate/quorate/api/v1alpha1"
 	"github.com/quorate/quorate/internal/cluster"
-	"github.com/quorate/quorate/internal/cluster/redis"
+	"github.com/quorate/quorate/internal/cluster/redis/model"
 	"github.com/quorate/quorate/test/controllersim"
 	"github.com/quorate/quorate/test/fakeapi"
 	"github.com/quorate/quorate/test/ownedtest"
@@ -21,12 +21,12 @@ func TestAStatusIsWrittenWhateverPodsSay(t *testing.T) {
 			t.Parallel()
 			o := fakeapi.RedisCluster()
 			o.Spec.Shards, o.Spec.ReplicasPerShard = 500, ptr.To(int32(1))
-			s := redis.State{Spec: baseSpec(o), Now: fakeapi.Now}
+			s := model.State{Spec: baseSpec(o), Now: fakeapi.Now}
 			for shard := range 500 {
-				s.Sets = append(s.Sets, redis.Set{Shard: shard, Replicas: 2})
+				s.Sets = append(s.Sets, model.Set{Shard: shard, Replicas: 2})
 				for ordinal := range 2 {
 					pod := cluster.Pod(cluster.ShardSet(o.Name, shard), ordinal)
-					s.Pods = append(s.Pods, redis.Pod{Name: pod, UID: "u-" + pod, Shard: shard, Ordinal: ordinal, Stuck: words, Error: words, Gate: words})
+					s.Pods = append(s.Pods, model.Pod{Name: pod, UID: "u-" + pod, Shard: shard, Ordinal: ordinal, Stuck: words, Error: words, Gate: words})
 				}
 			}
 			w := fakeapi.New(t, o)

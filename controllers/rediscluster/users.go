@@ -8,7 +8,7 @@ import (
 
 	"github.com/quorate/quorate/api/v1alpha1"
 	"github.com/quorate/quorate/controllers/owned"
-	"github.com/quorate/quorate/internal/cluster/redis"
+	"github.com/quorate/quorate/internal/cluster/redis/model"
 )
 
 // Users lists the resources of the users of a cluster.
@@ -27,14 +27,14 @@ func (k *Reconciler) Users(ctx context.Context, namespace, name string) ([]v1alp
 }
 
 // accounts are what the users of a cluster ask for.
-func (k *Reconciler) accounts(ctx context.Context, o *v1alpha1.RedisCluster) (map[string]redis.AccountClaim, error) {
+func (k *Reconciler) accounts(ctx context.Context, o *v1alpha1.RedisCluster) (map[string]model.AccountClaim, error) {
 	list, err := k.Users(ctx, o.Namespace, o.Name)
 	if err != nil {
 		return nil, err
 	}
-	out := map[string]redis.AccountClaim{}
+	out := map[string]model.AccountClaim{}
 	for i := range list {
-		out[list[i].Name] = redis.AccountClaim{Username: list[i].Username(), Wanted: list[i].DeletionTimestamp == nil}
+		out[list[i].Name] = model.AccountClaim{Username: list[i].Username(), Wanted: list[i].DeletionTimestamp == nil}
 	}
 	return out, nil
 }

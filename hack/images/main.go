@@ -17,7 +17,7 @@ import (
 	"github.com/quorate/quorate/api/v1alpha1"
 	etcdmanifests "github.com/quorate/quorate/internal/cluster/etcd/manifests"
 	etcdmodel "github.com/quorate/quorate/internal/cluster/etcd/model"
-	"github.com/quorate/quorate/internal/cluster/redis"
+	redismanifests "github.com/quorate/quorate/internal/cluster/redis/manifests"
 )
 
 const versions = "hack/versions.env"
@@ -65,7 +65,7 @@ func dataStores(env io.Reader) ([]string, error) {
 			out = append(out, etcdmanifests.Image(v1alpha1.EtcdClusterSpec{}, v, ""))
 		case "REDIS", "VALKEY":
 			engine := v1alpha1.RedisEngine(strings.ToLower(name))
-			out = append(out, redis.Image(&v1alpha1.RedisClusterSpec{Engine: ptr.To(engine), Version: version}, ""))
+			out = append(out, redismanifests.Image(&v1alpha1.RedisClusterSpec{Engine: ptr.To(engine), Version: version}, ""))
 		}
 	}
 	if err := lines.Err(); err != nil {

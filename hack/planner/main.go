@@ -10,7 +10,7 @@ import (
 
 	"github.com/quorate/quorate/internal/cluster"
 	etcdplanner "github.com/quorate/quorate/internal/cluster/etcd/planner"
-	"github.com/quorate/quorate/internal/cluster/redis"
+	redisplanner "github.com/quorate/quorate/internal/cluster/redis/planner"
 )
 
 const target = "docs/planner.md"
@@ -41,8 +41,8 @@ func page() string {
 	var b strings.Builder
 	b.WriteString(introduction)
 	write(&b, "etcd", etcdplanner.Outline())
-	write(&b, "Redis and Valkey, mode Sharded", redis.Outline(false))
-	write(&b, "Redis and Valkey, mode Replicated", redis.Outline(true))
+	write(&b, "Redis and Valkey, mode Sharded", redisplanner.Outline(false))
+	write(&b, "Redis and Valkey, mode Replicated", redisplanner.Outline(true))
 	return strings.TrimRight(b.String(), "\n") + "\n"
 }
 

@@ -20,9 +20,12 @@ import (
 	"github.com/quorate/quorate/controllers/owned"
 	"github.com/quorate/quorate/controllers/reconcile"
 	"github.com/quorate/quorate/internal/cluster"
-	"github.com/quorate/quorate/internal/cluster/redis"
+	"github.com/quorate/quorate/internal/cluster/redis/acl"
+	"github.com/quorate/quorate/internal/cluster/redis/model"
 	"github.com/quorate/quorate/internal/cluster/redis/redisclient"
 	"github.com/quorate/quorate/internal/cluster/redis/redisfake"
+	"github.com/quorate/quorate/internal/cluster/redis/software"
+	"github.com/quorate/quorate/internal/cluster/redis/steps"
 	clustertls "github.com/quorate/quorate/internal/cluster/tls"
 	"github.com/quorate/quorate/test/fakeapi"
 	"github.com/quorate/quorate/test/ownedtest"
@@ -34,7 +37,7 @@ type Redis struct {
 	API     *fakeapi.API
 	Net     *redisfake.Network
 	Servers map[string]*redisfake.Server
-	Loop    *reconcile.Loop[*v1alpha1.RedisCluster, redis.State]
+	Loop    *reconcile.Loop[*v1alpha1.RedisCluster, model.State]
 	name    types.NamespacedName
 	ips     int
 	// Deleted is what the server of each pod was when the operator deleted the pod.
@@ -53,8 +56,8 @@ type Redis struct {
 
 // RedisFactory makes the kind under test. connect makes a client of a server, and ConnectMover one that moves keys.
 type RedisFactory func(
-	c *owned.Client, connect func(redisclient.Options) redis.Client, connectMover func(redisclient.Options) redis.Mover,
-) reconcile.Kind[*v1alpha1.RedisCluster, redis.State]
+	c *owned.Client, connect func(redisclient.Options) steps.Client, connectMover func(redisclient.Options) steps.Mover,
+) reconcile.Kind[*v1alpha1.RedisCluster, model.State]
 
 // NewRedis returns a simulated cluster with o and more objects in it, and its first operator.
 func NewRedis(t *testing.T, newKind RedisFactory, o *v1alpha1.RedisCluster, more ...client.Object) *Redis {
@@ -109,14 +112,14 @@ func (s *Redis) Restart() {
 		s.Equip(children)
 	}
 	s.children = children
-	kind := s.newKind(children, func(o redisclient.Options) redis.Client {
+	kind := s.newKind(children, func(o redisclient.Options) steps.Client {
 		pod, _, _ := strings.Cut(o.TLS.ServerName, ".")
 		return &wiredRedis{Client: s.Connect(o), op: op, pod: pod}
-	}, func(o redisclient.Options) redis.Mover {
+	}, func(o redisclient.Options) steps.Mover {
 		pod, _, _ := strings.Cut(o.TLS.ServerName, ".")
 		return &wiredMover{Mover: s.ConnectMover(o), op: op, pod: pod}
 	})
-	s.Loop = &reconcile.Loop[*v1alpha1.RedisCluster, redis.State]{Kind: kind, Client: seen, Direct: children.Direct, Events: events.NewFakeRecorder(1000)}
+	s.Loop = &reconcile.Loop[*v1alpha1.RedisCluster, model.State]{Kind: kind, Client: seen, Direct: children.Direct, Events: events.NewFakeRecorder(1000)}
 }
 
 // turn lets the operator make a pass, and another one take its place where it crashes. It reports whether all went well.
@@ -143,8 +146,8 @@ func (s *Redis) turn() bool {
 }
 
 // Connect finds the server by the name that the operator wants to see in its certificate.
-func (s *Redis) Connect(o redisclient.Options) redis.Client {
-	if l := o.Logins[0]; l.Username != redis.UserOperator || l.Password == "" || o.TLS == nil {
+func (s *Redis) Connect(o redisclient.Options) steps.Client {
+	if l := o.Logins[0]; l.Username != acl.UserOperator || l.Password == "" || o.TLS == nil {
 		s.T.Errorf("connection as %q, TLS %v", l.Username, o.TLS != nil)
 	}
 	pod, _, _ := strings.Cut(o.TLS.ServerName, ".")
@@ -155,8 +158,8 @@ func (s *Redis) Connect(o redisclient.Options) redis.Client {
 }
 
 // ConnectMover finds a server to move keys from.
-func (s *Redis) ConnectMover(o redisclient.Options) redis.Mover {
-	if l := o.Logins[0]; l.Username != redis.UserMigration || l.Password == "" {
+func (s *Redis) ConnectMover(o redisclient.Options) steps.Mover {
+	if l := o.Logins[0]; l.Username != acl.UserMigration || l.Password == "" {
 		s.T.Errorf("keys are moved as %q", l.Username)
 	}
 	pod, _, _ := strings.Cut(o.TLS.ServerName, ".")
@@ -165,21 +168,21 @@ func (s *Redis) ConnectMover(o redisclient.Options) redis.Mover {
 
 // lets tells whether a server takes a user and a password; one without a list of users takes any.
 func lets(server *redisfake.Server, l redisclient.Login) bool {
-	return len(server.Users) == 0 || slices.ContainsFunc(server.Users, func(u redis.User) bool {
-		return u.Name == l.Username && (u.NoPassword || slices.Contains(u.Passwords, redis.Hash(l.Password)))
+	return len(server.Users) == 0 || slices.ContainsFunc(server.Users, func(u acl.User) bool {
+		return u.Name == l.Username && (u.NoPassword || slices.Contains(u.Passwords, acl.Hash(l.Password)))
 	})
 }
 
 // users are what the start gate makes of the auth Secret.
-func (s *Redis) users(w *redisfake.Server) []redis.User {
+func (s *Redis) users(w *redisfake.Server) []acl.User {
 	s.T.Helper()
 	passwords := map[string]string{}
 	for key, value := range s.Secret(cluster.AuthSecret("carts")).Data {
 		passwords[key] = string(value)
 	}
 	name, _, _ := strings.Cut(w.Host, ".")
-	w.ReplicationPassword = redis.Hash(redis.ShardPassword(passwords[redis.PasswordReplication], name))
-	users, err := redis.Access{Passwords: passwords}.Users(name, redis.Software{Engine: v1alpha1.EngineRedis, Version: "8.0.2"})
+	w.ReplicationPassword = acl.Hash(acl.ShardPassword(passwords[acl.PasswordReplication], name))
+	users, err := acl.Access{Passwords: passwords}.Users(name, software.Release{Engine: v1alpha1.EngineRedis, Version: "8.0.2"})
 	if err != nil {
 		s.T.Fatal(err)
 	}

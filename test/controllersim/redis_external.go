@@ -13,7 +13,9 @@ import (
 	"github.com/quorate/quorate/api/v1alpha1"
 	"github.com/quorate/quorate/controllers/owned"
 	"github.com/quorate/quorate/internal/cluster"
-	"github.com/quorate/quorate/internal/cluster/redis"
+	redisconfig "github.com/quorate/quorate/internal/cluster/redis/config"
+	"github.com/quorate/quorate/internal/cluster/redis/manifests"
+	"github.com/quorate/quorate/internal/cluster/redis/model"
 	"github.com/quorate/quorate/internal/cluster/redis/redisfake"
 )
 
@@ -25,10 +27,10 @@ func (s *Redis) announce(ctx context.Context, server *redisfake.Server, ip strin
 		s.T.Fatal(err)
 	}
 	pod, _, _ := strings.Cut(server.Host, ".")
-	all := map[string]redis.Announcement{}
-	if text := config.Data[redis.AnnounceKey]; text != "" {
+	all := map[string]model.Announcement{}
+	if text := config.Data[redisconfig.AnnounceKey]; text != "" {
 		var err error
-		if all, err = redis.ReadAnnouncements([]byte(text)); err != nil {
+		if all, err = redisconfig.ReadAnnouncements([]byte(text)); err != nil {
 			s.T.Fatal(err)
 		}
 	}
@@ -54,8 +56,8 @@ func (s *Redis) allocate(ctx context.Context) {
 				s.T.Fatal(err)
 			}
 		}
-		if pod, inside, ok := redis.ExposedPod(&v); ok && inside {
-			s.Net.Services[redis.InsideOf(&v)] = pod + ".carts-peers"
+		if pod, inside, ok := manifests.ExposedPod(&v); ok && inside {
+			s.Net.Services[manifests.InsideOf(&v)] = pod + ".carts-peers"
 		}
 	}
 }
@@ -75,7 +77,7 @@ func (s *Redis) Exposed() []string {
 	s.T.Helper()
 	var out []string
 	for _, v := range s.Services(s.T.Context()) {
-		if _, _, ok := redis.ExposedPod(&v); ok {
+		if _, _, ok := manifests.ExposedPod(&v); ok {
 			out = append(out, v.Name)
 		}
 	}

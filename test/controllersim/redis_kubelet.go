@@ -17,7 +17,9 @@ import (
 
 	"github.com/quorate/quorate/api/v1alpha1"
 	"github.com/quorate/quorate/internal/cluster"
-	"github.com/quorate/quorate/internal/cluster/redis"
+	"github.com/quorate/quorate/internal/cluster/redis/acl"
+	"github.com/quorate/quorate/internal/cluster/redis/manifests"
+	"github.com/quorate/quorate/internal/cluster/redis/model"
 )
 
 // Kubelet creates the pods that the StatefulSets ask for and keeps a server in each.
@@ -56,7 +58,7 @@ func (s *Redis) mounts(ctx context.Context) bool {
 	if client.IgnoreNotFound(err) != nil {
 		s.T.Fatal(err)
 	}
-	return !slices.ContainsFunc(redis.PasswordKeys, func(key string) bool { return len(auth.Data[key]) == 0 })
+	return !slices.ContainsFunc(acl.PasswordKeys, func(key string) bool { return len(auth.Data[key]) == 0 })
 }
 
 // abandon ends the servers whose StatefulSet is gone. Those that have ended already keep their disk.
@@ -121,7 +123,7 @@ func (s *Redis) run(ctx context.Context, set *appsv1.StatefulSet, name string) {
 			Labels: maps.Clone(set.Spec.Template.Labels), Annotations: set.Spec.Template.Annotations,
 			OwnerReferences: []metav1.OwnerReference{*metav1.NewControllerRef(set, appsv1.SchemeGroupVersion.WithKind("StatefulSet"))},
 		},
-		Spec:   corev1.PodSpec{Containers: []corev1.Container{{Name: redis.ContainerServer, Resources: set.Spec.Template.Spec.Containers[0].Resources}}},
+		Spec:   corev1.PodSpec{Containers: []corev1.Container{{Name: manifests.ContainerServer, Resources: set.Spec.Template.Spec.Containers[0].Resources}}},
 		Status: corev1.PodStatus{PodIP: ip, Conditions: []corev1.PodCondition{{Type: corev1.PodReady, Status: corev1.ConditionTrue}}},
 	}
 	s.claim(ctx, set, name)
@@ -139,7 +141,7 @@ func (s *Redis) run(ctx context.Context, set *appsv1.StatefulSet, name string) {
 		}
 		return
 	}
-	addr := redis.Address{IP: ip, Port: redis.ClientPort}
+	addr := model.Address{IP: ip, Port: model.ClientPort}
 	if server := s.Servers[name]; server != nil {
 		server.Stop()
 		server.Start(addr)

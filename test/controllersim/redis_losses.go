@@ -3,13 +3,12 @@ package controllersim
 import (
 	"strings"
 
+	"github.com/quorate/quorate/internal/cluster/redis/manifests"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/tools/events"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-
-	"github.com/quorate/quorate/internal/cluster/redis"
 )
 
 // Lose takes pods away with all that they had.
@@ -72,7 +71,7 @@ func (s *Redis) BreakOff(pod, node string) {
 		s.T.Fatal(err)
 	}
 	p.Status.Conditions = []corev1.PodCondition{{Type: corev1.PodReady, Status: corev1.ConditionFalse}}
-	p.Status.ContainerStatuses = []corev1.ContainerStatus{{Name: redis.ContainerServer, State: corev1.ContainerState{Running: &corev1.ContainerStateRunning{}}}}
+	p.Status.ContainerStatuses = []corev1.ContainerStatus{{Name: manifests.ContainerServer, State: corev1.ContainerState{Running: &corev1.ContainerStateRunning{}}}}
 	p.Status.ContainerStatuses[0].State.Running.StartedAt = metav1.NewTime(s.Net.Now())
 	if err := s.API.Status().Update(ctx, &p); err != nil {
 		s.T.Fatal(err)

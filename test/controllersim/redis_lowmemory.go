@@ -7,7 +7,8 @@ import (
 
 	"github.com/quorate/quorate/api/v1alpha1"
 	"github.com/quorate/quorate/controllers/owned"
-	"github.com/quorate/quorate/internal/cluster/redis"
+	"github.com/quorate/quorate/internal/cluster/redis/manifests"
+	"github.com/quorate/quorate/internal/cluster/redis/model"
 )
 
 // KillOverLimit ends servers whose container has less memory than their data needs, as the kernel
@@ -21,7 +22,7 @@ func (s *Redis) KillOverLimit(needs resource.Quantity) (killed []string) {
 	for i := range pods.Items {
 		p, server := &pods.Items[i], s.Servers[pods.Items[i].Name]
 		resources := p.Spec.Containers[0].Resources.DeepCopy()
-		status := corev1.ContainerStatus{Name: redis.ContainerServer, Resources: resources}
+		status := corev1.ContainerStatus{Name: manifests.ContainerServer, Resources: resources}
 		ready := corev1.ConditionTrue
 		if limit := resources.Limits[corev1.ResourceMemory]; limit.Cmp(needs) < 0 {
 			killed = append(killed, p.Name)
@@ -31,7 +32,7 @@ func (s *Redis) KillOverLimit(needs resource.Quantity) (killed []string) {
 			status.State.Waiting = &corev1.ContainerStateWaiting{Reason: owned.CrashLoop, Message: "back-off 40s restarting failed container"}
 			status.LastTerminationState.Terminated = &corev1.ContainerStateTerminated{Reason: "OOMKilled", ExitCode: 137}
 		} else if !server.Up {
-			server.Start(redis.Address{IP: p.Status.PodIP, Port: redis.ClientPort})
+			server.Start(model.Address{IP: p.Status.PodIP, Port: model.ClientPort})
 		}
 		p.Status.Conditions = []corev1.PodCondition{{Type: corev1.PodReady, Status: ready}}
 		p.Status.ContainerStatuses = []corev1.ContainerStatus{status}

@@ -3,13 +3,12 @@ package controllersim
 import (
 	"context"
 
+	"github.com/quorate/quorate/internal/cluster/redis/manifests"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
-
-	"github.com/quorate/quorate/internal/cluster/redis"
 )
 
 // WithMemory returns a cluster whose servers have a limit of memory.
@@ -26,7 +25,7 @@ func (s *Redis) CarryOut() {
 	}
 	for i := range pods.Items {
 		p := &pods.Items[i]
-		p.Status.ContainerStatuses = []corev1.ContainerStatus{{Name: redis.ContainerServer, Resources: p.Spec.Containers[0].Resources.DeepCopy()}}
+		p.Status.ContainerStatuses = []corev1.ContainerStatus{{Name: manifests.ContainerServer, Resources: p.Spec.Containers[0].Resources.DeepCopy()}}
 		if err := s.API.Status().Update(s.T.Context(), p); err != nil {
 			s.T.Fatal(err)
 		}

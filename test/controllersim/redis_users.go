@@ -3,16 +3,15 @@ package controllersim
 import (
 	"slices"
 
+	"github.com/quorate/quorate/internal/cluster/redis/acl"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
-
-	"github.com/quorate/quorate/internal/cluster/redis"
 )
 
 // UserOf finds a user of a server; nil when there is none.
-func (s *Redis) UserOf(pod, name string) *redis.User {
+func (s *Redis) UserOf(pod, name string) *acl.User {
 	users := s.Servers[pod].Users
-	i := slices.IndexFunc(users, func(u redis.User) bool { return u.Name == name })
+	i := slices.IndexFunc(users, func(u acl.User) bool { return u.Name == name })
 	if i < 0 {
 		return nil
 	}

@@ -12,8 +12,8 @@ import (
 	"github.com/quorate/quorate/api/v1alpha1"
 	"github.com/quorate/quorate/controllers/owned"
 	"github.com/quorate/quorate/internal/cluster"
-	"github.com/quorate/quorate/internal/cluster/redis"
 	"github.com/quorate/quorate/internal/cluster/redis/redisfake"
+	"github.com/quorate/quorate/internal/cluster/redis/slots"
 )
 
 // Edit changes the cluster as a user would.
@@ -51,7 +51,7 @@ func (s *Redis) Served() {
 // Write has clients write the keys.
 func (s *Redis) Write() {
 	s.T.Helper()
-	for slot := 0; slot < redis.SlotCount; slot += sampled {
+	for slot := 0; slot < slots.Count; slot += sampled {
 		for _, server := range s.owners(slot) {
 			server.Data[redisfake.Key{Slot: slot}] = 1
 		}
@@ -73,14 +73,14 @@ func (s *Redis) owners(slot int) []*redisfake.Server {
 }
 
 // covered are the slots that any primary takes for its own.
-func (s *Redis) covered() redis.Slots {
-	var all []redis.Slots
+func (s *Redis) covered() slots.Set {
+	var all []slots.Set
 	for _, server := range s.Servers {
 		if server.Up && server.Primary() == "" {
 			all = append(all, server.Slots())
 		}
 	}
-	return redis.Union(all...)
+	return slots.Union(all...)
 }
 
 // Sound fails the test when a slot has not one owner, or a key is gone.
@@ -89,7 +89,7 @@ func (s *Redis) Sound() {
 	if missing := s.covered().Missing(); len(missing) > 0 {
 		s.T.Errorf("nobody owns the slots %s", missing)
 	}
-	for slot := 0; slot < redis.SlotCount; slot += sampled {
+	for slot := 0; slot < slots.Count; slot += sampled {
 		owners := s.owners(slot)
 		if len(owners) != 1 {
 			s.T.Errorf("slot %d has the owners %v", slot, owners)

@@ -9,7 +9,7 @@ import (
 
 	"github.com/quorate/quorate/api/v1alpha1"
 	"github.com/quorate/quorate/controllers/owned"
-	"github.com/quorate/quorate/internal/cluster/redis"
+	"github.com/quorate/quorate/internal/cluster/redis/planner"
 	"github.com/quorate/quorate/test/fakeapi"
 )
 
@@ -129,7 +129,7 @@ func redisCast() cast {
 			"made again":       on((*Redis).recreate),
 		},
 		takeBack: on(func(s *Redis) { s.Edit(func(spec *v1alpha1.RedisClusterSpec) { *spec = fakeapi.RedisCluster().Spec }) }),
-		refused:  func(s scene) bool { return s.(*Redis).isRefused(redis.ReasonVersion) }, //nolint:forcetypeassert // It was built above.
+		refused:  func(s scene) bool { return s.(*Redis).isRefused(planner.ReasonVersion) }, //nolint:forcetypeassert // It was built above.
 	}
 }
 

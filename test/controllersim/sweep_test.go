@@ -15,7 +15,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	"github.com/quorate/quorate/internal/cluster/redis"
+	"github.com/quorate/quorate/internal/cluster/redis/history"
 	"github.com/quorate/quorate/test/fakeapi"
 )
 
@@ -144,7 +144,7 @@ func likeness(kind string, o client.Object) string {
 		delete(meta, field)
 	}
 	// When a server stood for election is history.
-	unstructured.RemoveNestedField(meta, "annotations", redis.AnnotationElection)
+	unstructured.RemoveNestedField(meta, "annotations", history.AnnotationElection)
 	if annotations, ok := meta["annotations"].(map[string]any); ok && len(annotations) == 0 {
 		delete(meta, "annotations")
 	}

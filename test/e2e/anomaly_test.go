@@ -17,7 +17,7 @@ import (
 
 	"github.com/quorate/quorate/api/v1alpha1"
 	"github.com/quorate/quorate/internal/cluster"
-	"github.com/quorate/quorate/internal/cluster/redis"
+	"github.com/quorate/quorate/internal/cluster/redis/slots"
 	"github.com/quorate/quorate/test/harness"
 )
 
@@ -69,7 +69,7 @@ func TestAFullRedisIsToldAndIsOver(t *testing.T) {
 func fillTo(ctx context.Context, t *testing.T, s *scope, c *v1alpha1.RedisCluster, shard int, mib int64) {
 	t.Helper()
 	inShard(ctx, t, s, c, shard, func(r *goredis.Client) {
-		own, text := redis.Share(shard, 3), strings.Repeat("x", 64<<10)
+		own, text := slots.Share(shard, 3), strings.Repeat("x", 64<<10)
 		for i := range 10000 {
 			key := fmt.Sprintf("fill-%d", i)
 			slot, err := r.ClusterKeySlot(ctx, key).Result()

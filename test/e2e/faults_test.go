@@ -15,7 +15,9 @@ import (
 	"github.com/quorate/quorate/api/v1alpha1"
 	"github.com/quorate/quorate/internal/backup/redisdump"
 	"github.com/quorate/quorate/internal/cluster"
-	"github.com/quorate/quorate/internal/cluster/redis"
+	"github.com/quorate/quorate/internal/cluster/redis/model"
+	"github.com/quorate/quorate/internal/cluster/redis/slots"
+	"github.com/quorate/quorate/internal/cluster/redis/steps"
 	"github.com/quorate/quorate/test/harness"
 )
 
@@ -34,7 +36,7 @@ func beginsAnew(ctx context.Context, t *testing.T, s *scope, pod *corev1.Pod, wo
 	must(t, harness.Until(ctx, s.Cluster, claim, harness.Deadline{What: "another claim", Within: readyTimeout}, func(p *corev1.PersistentVolumeClaim) (bool, string) {
 		return p.UID != old, "the old claim is still there"
 	}))
-	notes, err := s.notes(ctx, redis.ReasonReplaceDisk)
+	notes, err := s.notes(ctx, steps.ReasonReplaceDisk)
 	must(t, err)
 	if text := strings.Join(notes, "; "); !strings.Contains(text, pod.Name+" cannot start from its data ("+words) {
 		t.Errorf("its disk was replaced for %q", text)
@@ -141,7 +143,7 @@ func TestRedisSurvivesFaultsUnderLoad(t *testing.T) {
 		Assess("a replica cannot read who it is", step(func(ctx context.Context, t *testing.T, s *scope) {
 			replica := s.pod(ctx, t, cluster.Pod(cluster.ShardSet(c.Name, 0), 1-podOrdinal(*primaryOf(ctx, t, s, c, 0))))
 			nothingLost(t, underLoad(ctx, t, s, c, "a replica cannot read who it is", func() {
-				beginsAnew(ctx, t, s, replica, redis.NodesFile+" cannot be read", func() {
+				beginsAnew(ctx, t, s, replica, model.NodesFile+" cannot be read", func() {
 					must(t, s.CorruptNodes(ctx, replica))
 					must(t, s.Delete(ctx, replica)) // The start gate finds it before a server of Redis does, or of Valkey, which says less of it.
 				})
@@ -155,7 +157,7 @@ func TestRedisSurvivesFaultsUnderLoad(t *testing.T) {
 				rest(ctx, 35*time.Second) // The operator looks every 15 s.
 				must(t, end(ctx))
 				must(t, harness.Eventually(ctx, "the operator to see to the log of "+primary.Name, readyTimeout, func(ctx context.Context) (bool, string, error) {
-					notes, err := s.notes(ctx, redis.ReasonKeepLogs)
+					notes, err := s.notes(ctx, steps.ReasonKeepLogs)
 					text := strings.Join(notes, "; ")
 					return strings.Contains(text, "the clock of "+primary.Name+" was put back"), text, err
 				}))
@@ -195,7 +197,7 @@ func TestRedisSurvivesFaultsUnderLoad(t *testing.T) {
 // wantEnded checks that it was the operator that ended a server that hung: the kubelet does so as well, when the queue of the server is full.
 func wantEnded(ctx context.Context, t *testing.T, s *scope, why string) {
 	t.Helper()
-	notes, err := s.notes(ctx, redis.ReasonEnd)
+	notes, err := s.notes(ctx, steps.ReasonEnd)
 	must(t, err)
 	if text := strings.Join(notes, "; "); !strings.Contains(text, why) {
 		t.Errorf("%q, want %q", text, why)
@@ -204,7 +206,7 @@ func wantEnded(ctx context.Context, t *testing.T, s *scope, why string) {
 
 // keyOfFirst is a key of the first shard.
 func keyOfFirst(c *v1alpha1.RedisCluster) string {
-	own := redis.Share(0, c.Spec.ShardCount())
+	own := slots.Share(0, c.Spec.ShardCount())
 	for n := 0; ; n++ {
 		if key := fmt.Sprintf("patient-%d", n); own.Has(redisdump.Slot([]byte(key))) {
 			return key

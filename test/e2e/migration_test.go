@@ -21,7 +21,7 @@ import (
 	"github.com/quorate/quorate/api/v1alpha1"
 	etcdmanifests "github.com/quorate/quorate/internal/cluster/etcd/manifests"
 	etcdmodel "github.com/quorate/quorate/internal/cluster/etcd/model"
-	"github.com/quorate/quorate/internal/cluster/redis"
+	redismanifests "github.com/quorate/quorate/internal/cluster/redis/manifests"
 	"github.com/quorate/quorate/test/harness"
 )
 
@@ -72,7 +72,7 @@ func TestDataMovesHereFromServersOfSomebodyElse(t *testing.T) {
 		})).
 		Assess("of a Redis that is no cluster, to shards of Valkey", step(func(ctx context.Context, t *testing.T, s *scope) {
 			version := s.version(t, "REDIS_7_0")
-			ip := s.theirPod(ctx, t, "their-redis", redis.Image(&v1alpha1.RedisClusterSpec{Version: version}, ""), "redis-server", "--dir", "/data",
+			ip := s.theirPod(ctx, t, "their-redis", redismanifests.Image(&v1alpha1.RedisClusterSpec{Version: version}, ""), "redis-server", "--dir", "/data",
 				"--requirepass", "their own")
 			s.fillTheirRedis(ctx, t)
 			b := backupOf(s, "of-redis", v1alpha1.KindRedisCluster, "legacy", to)

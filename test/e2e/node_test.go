@@ -12,7 +12,7 @@ import (
 	"sigs.k8s.io/e2e-framework/pkg/features"
 
 	"github.com/quorate/quorate/api/v1alpha1"
-	"github.com/quorate/quorate/internal/cluster/redis"
+	"github.com/quorate/quorate/internal/cluster/redis/steps"
 	"github.com/quorate/quorate/test/e2e/load/ledger"
 	"github.com/quorate/quorate/test/harness"
 )
@@ -54,7 +54,7 @@ func TestRedisOutlivesItsNodes(t *testing.T) {
 			summary := underLoad(ctx, t, s, c, "node of a primary drained", func() { drain(ctx, t, s, c, node) })
 			nothingLost(t, summary)
 			noErrors(t, summary)
-			if n := s.events(ctx, t, string(redis.ReasonFailover)); n == 0 {
+			if n := s.events(ctx, t, string(steps.ReasonFailover)); n == 0 {
 				t.Error("no shard was handed over before its primary was asked to go")
 			}
 		})).

@@ -23,7 +23,8 @@ import (
 
 	"github.com/quorate/quorate/api/v1alpha1"
 	"github.com/quorate/quorate/internal/cluster"
-	"github.com/quorate/quorate/internal/cluster/redis"
+	"github.com/quorate/quorate/internal/cluster/redis/history"
+	"github.com/quorate/quorate/internal/cluster/redis/manifests"
 	"github.com/quorate/quorate/test/harness"
 )
 
@@ -118,7 +119,7 @@ func TestThePluginShowsAndActs(t *testing.T) {
 			}))
 			var pod corev1.Pod
 			must(t, s.Get(ctx, client.ObjectKey{Namespace: s.ns, Name: "carts-0-1"}, &pod))
-			if pod.Annotations[redis.AnnotationElection] == "" {
+			if pod.Annotations[history.AnnotationElection] == "" {
 				t.Error("carts-0-1 does not say when it stood for election")
 			}
 			waitReady(ctx, t, s, carts)
@@ -176,7 +177,7 @@ func reportWithoutSecrets(ctx context.Context, t *testing.T, s *scope, p plugin)
 	files := unpackReport(t, file)
 	for _, name := range []string{
 		"README.txt", "status.txt", "events.txt", "plans/etcdcluster-orders.txt", "plans/rediscluster-carts.txt",
-		"objects/etcdcluster/orders.yaml", "objects/statefulset/carts-0.yaml", "logs/orders-0/etcd.log", "logs/carts-0-0/" + redis.ContainerServer + ".log",
+		"objects/etcdcluster/orders.yaml", "objects/statefulset/carts-0.yaml", "logs/orders-0/etcd.log", "logs/carts-0-0/" + manifests.ContainerServer + ".log",
 	} {
 		if files[name] == "" {
 			t.Errorf("%s is missing", name)

@@ -14,7 +14,7 @@ import (
 
 	"github.com/quorate/quorate/api/v1alpha1"
 	"github.com/quorate/quorate/internal/cluster"
-	"github.com/quorate/quorate/internal/cluster/redis"
+	"github.com/quorate/quorate/internal/cluster/redis/model"
 	clustertls "github.com/quorate/quorate/internal/cluster/tls"
 	"github.com/quorate/quorate/test/harness"
 )
@@ -71,7 +71,7 @@ func (s *scope) shownByRedis(ctx context.Context, pod string, c *v1alpha1.RedisC
 	if err != nil {
 		return "", err
 	}
-	plain, err := s.Dial(ctx, types.NamespacedName{Namespace: s.ns, Name: pod}, "", redis.ClientPort)
+	plain, err := s.Dial(ctx, types.NamespacedName{Namespace: s.ns, Name: pod}, "", model.ClientPort)
 	if err != nil {
 		return "", err
 	}

@@ -14,7 +14,8 @@ import (
 	"sigs.k8s.io/e2e-framework/pkg/features"
 
 	"github.com/quorate/quorate/api/v1alpha1"
-	"github.com/quorate/quorate/internal/cluster/redis"
+	"github.com/quorate/quorate/internal/cluster/redis/planner"
+	"github.com/quorate/quorate/internal/cluster/redis/slots"
 	"github.com/quorate/quorate/test/harness"
 )
 
@@ -55,7 +56,7 @@ func fillShard(ctx context.Context, t *testing.T, s *scope, c *v1alpha1.RedisClu
 	r, err := s.Redis(s.ns, primaryOf(ctx, t, s, c, shard).Name, conn)
 	must(t, err)
 	defer func() { _ = r.Close() }()
-	own, text := redis.Share(shard, 3), strings.Repeat("x", 64<<10)
+	own, text := slots.Share(shard, 3), strings.Repeat("x", 64<<10)
 	for i, filled := 0, 0; filled < 90; i++ {
 		tag := fmt.Sprintf("{fill-%d}", i)
 		slot, err := r.ClusterKeySlot(ctx, tag).Result()
@@ -84,7 +85,7 @@ func awaitProposal(ctx context.Context, t *testing.T, s *scope, c *v1alpha1.Redi
 		t.Errorf("%+v; %+v", r, c.Status.Resharding)
 	}
 	must(t, harness.Eventually(ctx, "an event that tells of the proposal", time.Minute, func(ctx context.Context) (bool, string, error) {
-		notes, err := s.notes(ctx, redis.ReasonProposed)
+		notes, err := s.notes(ctx, planner.ReasonProposed)
 		return len(notes) > 0, fmt.Sprint(notes), err
 	}))
 	return r.Proposal

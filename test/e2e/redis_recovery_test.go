@@ -10,7 +10,7 @@ import (
 	"sigs.k8s.io/e2e-framework/pkg/features"
 
 	"github.com/quorate/quorate/api/v1alpha1"
-	"github.com/quorate/quorate/internal/cluster/redis"
+	"github.com/quorate/quorate/internal/cluster/redis/steps"
 )
 
 // TestRedisOutlivesItsMajorityUnderLoad kills primaries, with all that they had, until no vote can be had on who replaces them: the only
@@ -76,7 +76,7 @@ func killPods(ctx context.Context, t *testing.T, s *scope, pods ...*corev1.Pod) 
 // wantTakeover checks that a replica took over without a vote, and that it was said what may be lost.
 func wantTakeover(ctx context.Context, t *testing.T, s *scope) {
 	t.Helper()
-	notes, err := s.notes(ctx, redis.ReasonElect)
+	notes, err := s.notes(ctx, steps.ReasonElect)
 	must(t, err)
 	figure(t, "%s", strings.Join(notes, "; "))
 	for _, note := range notes {

@@ -16,7 +16,7 @@ import (
 
 	"github.com/quorate/quorate/api/v1alpha1"
 	"github.com/quorate/quorate/internal/cluster"
-	"github.com/quorate/quorate/internal/cluster/redis"
+	"github.com/quorate/quorate/internal/cluster/redis/acl"
 	"github.com/quorate/quorate/test/harness"
 )
 
@@ -108,14 +108,14 @@ func renewPasswords(ctx context.Context, t *testing.T, s *scope, c *v1alpha1.Red
 	before := s.secretOf(ctx, t, cluster.AuthSecret(c.Name))
 	live := secret(s.ns, cluster.AuthSecret(c.Name), nil)
 	must(t, s.Get(ctx, client.ObjectKeyFromObject(live), live))
-	delete(live.Data, redis.PasswordDefault)
+	delete(live.Data, acl.PasswordDefault)
 	must(t, s.Update(ctx, live))
 	must(t, harness.Eventually(ctx, "the former passwords to be retired", shortHold+2*time.Minute, func(ctx context.Context) (bool, string, error) {
 		now := s.secretOf(ctx, t, cluster.AuthSecret(c.Name))
-		renewed := !slices.ContainsFunc(redis.PasswordKeys, func(key string) bool {
+		renewed := !slices.ContainsFunc(acl.PasswordKeys, func(key string) bool {
 			return len(now[key]) == 0 || string(now[key]) == string(before[key])
 		})
-		return renewed && len(now) == len(redis.PasswordKeys), refresh(ctx, t, s, c).Status.Activity, nil
+		return renewed && len(now) == len(acl.PasswordKeys), refresh(ctx, t, s, c).Status.Activity, nil
 	}))
 }
 

@@ -16,7 +16,7 @@ import (
 	"sigs.k8s.io/e2e-framework/pkg/features"
 
 	"github.com/quorate/quorate/api/v1alpha1"
-	"github.com/quorate/quorate/internal/cluster/redis"
+	"github.com/quorate/quorate/internal/cluster/redis/manifests"
 	"github.com/quorate/quorate/test/harness"
 )
 
@@ -113,7 +113,7 @@ func inForce(ctx context.Context, t *testing.T, s *scope, c *v1alpha1.RedisClust
 	t.Helper()
 	for _, p := range s.pods(ctx, t, c) {
 		for _, has := range p.Status.ContainerStatuses {
-			if has.Name != redis.ContainerServer || has.Resources == nil {
+			if has.Name != manifests.ContainerServer || has.Resources == nil {
 				continue
 			}
 			for name, limit := range want.Limits {

@@ -20,7 +20,8 @@ import (
 	"github.com/quorate/quorate/internal/backup/planner"
 	"github.com/quorate/quorate/internal/backup/redisdump"
 	"github.com/quorate/quorate/internal/cluster"
-	shardplan "github.com/quorate/quorate/internal/cluster/redis"
+	redisplanner "github.com/quorate/quorate/internal/cluster/redis/planner"
+	"github.com/quorate/quorate/internal/cluster/redis/slots"
 	"github.com/quorate/quorate/test/harness"
 )
 
@@ -140,11 +141,11 @@ func TestALostShardComesBackWhileTheOthersServe(t *testing.T) {
 			for _, p := range []*corev1.Pod{replica, primary} { // The replica would succeed its primary.
 				must(t, s.Corrupt(ctx, p, redisContainer))
 			}
-			waitStalled(ctx, t, s, c, shardplan.ReasonDamaged, "no server of shard 1 can start", "delete the claims and pods of carts-1-0, carts-1-1")
+			waitStalled(ctx, t, s, c, redisplanner.ReasonDamaged, "no server of shard 1 can start", "delete the claims and pods of carts-1-0, carts-1-1")
 		})).
 		Assess("it is lost when a human says so, and only its slots with it", step(func(ctx context.Context, t *testing.T, s *scope) {
 			loseShard(ctx, t, s, c, lost)
-			waitStalled(ctx, t, s, c, shardplan.ReasonShardLost, "a Restore with spec.slots: Lost")
+			waitStalled(ctx, t, s, c, redisplanner.ReasonShardLost, "a Restore with spec.slots: Lost")
 			emptyReads = readAll(ctx, t, s, c, lost, marks)
 		})).
 		Assess("it comes back from the backup", step(func(ctx context.Context, t *testing.T, s *scope) {
@@ -182,7 +183,7 @@ func markShard(ctx context.Context, t *testing.T, s *scope, c *v1alpha1.RedisClu
 	must(t, err)
 	node, err := s.Redis(s.ns, primaryOf(ctx, t, s, c, shard).Name, conn)
 	must(t, err)
-	out, slots := map[string]string{}, shardplan.Share(shard, int(c.Spec.Shards))
+	out, slots := map[string]string{}, slots.Share(shard, int(c.Spec.Shards))
 	for i := 0; len(out) < 20; i++ {
 		key := "mark-" + strconv.Itoa(i)
 		if slots.Has(redisdump.Slot([]byte(key))) {
@@ -236,7 +237,7 @@ func readAll(ctx context.Context, t *testing.T, s *scope, c *v1alpha1.RedisClust
 // visitor writes to one server all the time.
 type visitor struct {
 	node    *redis.Client
-	slots   shardplan.Slots
+	slots   slots.Set
 	written []string
 	// longest time without an answer, and errors.
 	longest time.Duration
@@ -251,7 +252,7 @@ func visit(ctx context.Context, t *testing.T, s *scope, c *v1alpha1.RedisCluster
 	t.Helper()
 	conn, _, err := s.Connection(ctx, s.ns, c.Name)
 	must(t, err)
-	v := &visitor{slots: shardplan.Share(shard, int(c.Spec.Shards)), done: make(chan struct{})}
+	v := &visitor{slots: slots.Share(shard, int(c.Spec.Shards)), done: make(chan struct{})}
 	v.node, err = s.Redis(s.ns, primaryOf(ctx, t, s, c, shard).Name, conn)
 	must(t, err)
 	ctx, v.end = context.WithCancel(context.WithoutCancel(ctx))

@@ -15,7 +15,7 @@ import (
 
 	"github.com/quorate/quorate/api/v1alpha1"
 	"github.com/quorate/quorate/internal/cluster"
-	"github.com/quorate/quorate/internal/cluster/redis"
+	"github.com/quorate/quorate/internal/cluster/redis/acl"
 	"github.com/quorate/quorate/internal/cluster/redis/users"
 	"github.com/quorate/quorate/internal/connection"
 	"github.com/quorate/quorate/test/harness"
@@ -58,7 +58,7 @@ func TestRedisPasswordIsChangedUnderLoad(t *testing.T) {
 			figure(t, "a new password is handed out after %.1f s", time.Since(began).Seconds())
 			roundTrip(ctx, t, s, c, old)
 			must(t, harness.Eventually(ctx, "the former passwords to be retired", passwordHold+2*time.Minute, func(ctx context.Context) (bool, string, error) {
-				return len(s.secretOf(ctx, t, cluster.AuthSecret(c.Name))) == len(redis.PasswordKeys), refresh(ctx, t, s, c).Status.Activity, nil
+				return len(s.secretOf(ctx, t, cluster.AuthSecret(c.Name))) == len(acl.PasswordKeys), refresh(ctx, t, s, c).Status.Activity, nil
 			}))
 			figure(t, "the former passwords are retired after %.0f s", time.Since(began).Seconds())
 			must(t, harness.Eventually(ctx, "every server to refuse the former password", time.Minute, func(ctx context.Context) (bool, string, error) {

@@ -13,7 +13,7 @@ import (
 
 	"github.com/quorate/quorate/api/v1alpha1"
 	"github.com/quorate/quorate/internal/cluster"
-	"github.com/quorate/quorate/internal/cluster/redis"
+	"github.com/quorate/quorate/internal/cluster/redis/manifests"
 	"github.com/quorate/quorate/test/harness"
 )
 
@@ -103,7 +103,7 @@ func wantResharded(ctx context.Context, t *testing.T, s *scope, c *v1alpha1.Redi
 	}
 	var sets appsv1.StatefulSetList
 	var budgets policyv1.PodDisruptionBudgetList
-	ours := []client.ListOption{client.InNamespace(s.ns), client.MatchingLabels(redis.Selector(c))}
+	ours := []client.ListOption{client.InNamespace(s.ns), client.MatchingLabels(manifests.Selector(c))}
 	must(t, s.List(ctx, &sets, ours...))
 	must(t, s.List(ctx, &budgets, ours...))
 	if len(sets.Items) != shards || len(budgets.Items) != shards {

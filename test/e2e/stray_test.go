@@ -12,7 +12,8 @@ import (
 	"sigs.k8s.io/e2e-framework/pkg/features"
 
 	"github.com/quorate/quorate/api/v1alpha1"
-	"github.com/quorate/quorate/internal/cluster/redis"
+	"github.com/quorate/quorate/internal/cluster/redis/model"
+	"github.com/quorate/quorate/internal/cluster/redis/steps"
 	"github.com/quorate/quorate/test/clusterbus"
 	"github.com/quorate/quorate/test/harness"
 )
@@ -43,10 +44,10 @@ func TestACopyThatTakesItselfForAPrimaryBeginsAnew(t *testing.T) {
 				must(t, err)
 				pod := s.pod(ctx, t, replica.Name)
 				_, err = s.OnNode(ctx, pod.Spec.NodeName, "bash", "-c", fmt.Sprintf("echo %s | base64 -d >/dev/tcp/%s/%d",
-					base64.StdEncoding.EncodeToString(message), pod.Status.PodIP, redis.BusPort))
+					base64.StdEncoding.EncodeToString(message), pod.Status.PodIP, model.BusPort))
 				must(t, err)
 				must(t, harness.Eventually(ctx, replica.Name+" to begin anew", time.Minute, func(ctx context.Context) (bool, string, error) {
-					notes, err := s.notes(ctx, redis.ReasonReplaceDisk)
+					notes, err := s.notes(ctx, steps.ReasonReplaceDisk)
 					return len(notes) > 0 && strings.Contains(notes[0], replica.Name), strings.Join(notes, "; "), err
 				}))
 			})

@@ -8,11 +8,10 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+	"github.com/quorate/quorate/internal/cluster/redis/config"
 	autoscalingv1 "k8s.io/api/autoscaling/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-
-	"github.com/quorate/quorate/internal/cluster/redis"
 )
 
 // change is an update of a cluster that exists. Without words it is allowed.
@@ -226,8 +225,8 @@ func TestTheLargestSpecStaysWithinTheCostBudget(t *testing.T) {
 			}
 		}
 		env, extra := []any{}, object{}
-		for _, name := range slices.Sorted(maps.Keys(redis.FreeParameters))[:64] {
-			extra[name] = redis.FreeParameters[name].Value.Good[0]
+		for _, name := range slices.Sorted(maps.Keys(config.FreeParameters))[:64] {
+			extra[name] = config.FreeParameters[name].Value.Good[0]
 		}
 		for i := range 64 {
 			env = append(env, object{"name": fmt.Sprintf("%s%d", strings.Repeat("N", 200), i), "value": strings.Repeat("v", 10000)})

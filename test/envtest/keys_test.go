@@ -13,7 +13,8 @@ import (
 	"github.com/quorate/quorate/api/v1alpha1"
 	etcdconfig "github.com/quorate/quorate/internal/cluster/etcd/config"
 	etcdmodel "github.com/quorate/quorate/internal/cluster/etcd/model"
-	"github.com/quorate/quorate/internal/cluster/redis"
+	redisconfig "github.com/quorate/quorate/internal/cluster/redis/config"
+	redissoftware "github.com/quorate/quorate/internal/cluster/redis/software"
 )
 
 // Parameters of etcd that users may set, with a value, and the minor versions of etcd 3 that have them.
@@ -112,7 +113,7 @@ func TestNoOperatorOwnedKeyOfEtcdIsAdmitted(t *testing.T) {
 
 func TestNoOperatorOwnedKeyOfRedisIsAdmitted(t *testing.T) {
 	keys := []string{}
-	for _, key := range slices.Concat(redis.OwnedConfigKeys, redisRefused) {
+	for _, key := range slices.Concat(redisconfig.OwnedConfigKeys, redisRefused) {
 		keys = append(keys, strings.ReplaceAll(key, "*", "x"))
 	}
 	for _, key := range keys {
@@ -146,9 +147,9 @@ func TestAdmissionAndRendererAgreeOnParametersOfEtcd(t *testing.T) {
 // redisRules are the rules that the table of the renderer comes to: one for the names, and one for each kind of value,
 // which says what it is for. To name only what it refuses would cost more than the budget of CEL allows.
 func redisRules() []apiextensionsv1.ValidationRule {
-	names := map[*redis.Value][]string{}
-	for _, name := range slices.Sorted(maps.Keys(redis.FreeParameters)) {
-		v := redis.FreeParameters[name].Value
+	names := map[*redisconfig.Value][]string{}
+	for _, name := range slices.Sorted(maps.Keys(redisconfig.FreeParameters)) {
+		v := redisconfig.FreeParameters[name].Value
 		names[v] = append(names[v], name)
 	}
 	out := []apiextensionsv1.ValidationRule{namesRule()}
@@ -163,7 +164,7 @@ func redisRules() []apiextensionsv1.ValidationRule {
 
 func namesRule() apiextensionsv1.ValidationRule {
 	exact, prefixes := []string{}, []string{}
-	for _, key := range append(slices.Clone(redis.OwnedConfigKeys), "cluster-node-timeout") {
+	for _, key := range append(slices.Clone(redisconfig.OwnedConfigKeys), "cluster-node-timeout") {
 		if prefix, wild := strings.CutSuffix(key, "*"); wild {
 			prefixes = append(prefixes, prefix)
 		} else {
@@ -172,7 +173,7 @@ func namesRule() apiextensionsv1.ValidationRule {
 	}
 	return apiextensionsv1.ValidationRule{
 		Rule: fmt.Sprintf("self.all(k, k in %s || k in %s || %s.exists(p, k.startsWith(p)) || !k.matches('^[a-z][a-z0-9-]*$'))",
-			list(slices.Sorted(maps.Keys(redis.FreeParameters))), list(exact), list(prefixes)),
+			list(slices.Sorted(maps.Keys(redisconfig.FreeParameters))), list(exact), list(prefixes)),
 		Message: "config.extra: there is no such parameter that may be set, and the server would not start with it; check the name",
 	}
 }
@@ -192,7 +193,7 @@ func TestTheRulesOfRedisParametersAreThoseOfTheRenderer(t *testing.T) {
 }
 
 func TestAdmissionAndRendererAgreeOnParametersOfRedis(t *testing.T) {
-	for key, p := range redis.FreeParameters {
+	for key, p := range redisconfig.FreeParameters {
 		for _, value := range p.Value.Good {
 			if err := admitted(t, redisKind, withExtra(key, value)); err != nil {
 				t.Errorf("%s %q: %v", key, value, err)
@@ -204,7 +205,7 @@ func TestAdmissionAndRendererAgreeOnParametersOfRedis(t *testing.T) {
 		for _, server := range []object{
 			{"engine": "redis", "version": "7.0.15"}, {"engine": "redis", "version": "7.2.5"}, {"engine": "valkey", "version": "8.1.1"},
 		} {
-			v, err := redis.ParseVersion(server["version"].(string))
+			v, err := redissoftware.ParseVersion(server["version"].(string))
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -214,7 +215,7 @@ func TestAdmissionAndRendererAgreeOnParametersOfRedis(t *testing.T) {
 			}
 		}
 	}
-	t.Logf("%d parameters of Redis", len(redis.FreeParameters))
+	t.Logf("%d parameters of Redis", len(redisconfig.FreeParameters))
 }
 
 func mapKeys(m map[string]string) []string {

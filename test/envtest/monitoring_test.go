@@ -25,7 +25,7 @@ import (
 
 	"github.com/quorate/quorate/api/v1alpha1"
 	"github.com/quorate/quorate/internal/cluster/kube"
-	"github.com/quorate/quorate/internal/cluster/redis"
+	"github.com/quorate/quorate/internal/cluster/redis/model"
 	"github.com/quorate/quorate/test/podmonitor"
 )
 
@@ -34,7 +34,7 @@ import (
 type monitoredCluster struct {
 	t      *testing.T
 	client client.Client
-	loop   *reconcile.Loop[*v1alpha1.RedisCluster, redis.State]
+	loop   *reconcile.Loop[*v1alpha1.RedisCluster, model.State]
 	name   client.ObjectKey
 	now    time.Time
 }
@@ -63,7 +63,7 @@ func newMonitoredCluster(t *testing.T) *monitoredCluster {
 	kind := rediscluster.New(&owned.Client{
 		Client: c, Direct: c, Domain: "cluster.local", AgentImage: "agent:1", Dial: owned.DialDirect, Now: func() time.Time { return s.now },
 	})
-	s.loop = &reconcile.Loop[*v1alpha1.RedisCluster, redis.State]{Kind: kind, Client: c, Events: events.NewFakeRecorder(10000)}
+	s.loop = &reconcile.Loop[*v1alpha1.RedisCluster, model.State]{Kind: kind, Client: c, Events: events.NewFakeRecorder(10000)}
 	t.Cleanup(func() { _ = c.Delete(testContext(t), o) }) // The server goes away with the tests.
 	return s
 }

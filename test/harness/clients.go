@@ -21,7 +21,7 @@ import (
 
 	"github.com/quorate/quorate/api/v1alpha1"
 	"github.com/quorate/quorate/internal/cluster"
-	quorateredis "github.com/quorate/quorate/internal/cluster/redis"
+	"github.com/quorate/quorate/internal/cluster/redis/acl"
 	"github.com/quorate/quorate/internal/connection"
 )
 
@@ -85,7 +85,7 @@ func (c *Cluster) FailOver(ctx context.Context, o *v1alpha1.RedisCluster, to str
 	if err := c.Get(ctx, client.ObjectKey{Namespace: o.Namespace, Name: cluster.AuthSecret(o.Name)}, &secret); err != nil {
 		return fmt.Errorf("passwords of %s: %w", o.Name, err)
 	}
-	conn.Username, conn.Password = quorateredis.UserOperator, string(secret.Data[quorateredis.PasswordOperator])
+	conn.Username, conn.Password = acl.UserOperator, string(secret.Data[acl.PasswordOperator])
 	server, err := c.Redis(o.Namespace, to, conn)
 	if err != nil {
 		return err

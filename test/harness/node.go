@@ -11,7 +11,8 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	etcdmanifests "github.com/quorate/quorate/internal/cluster/etcd/manifests"
-	"github.com/quorate/quorate/internal/cluster/redis"
+	redismanifests "github.com/quorate/quorate/internal/cluster/redis/manifests"
+	redismodel "github.com/quorate/quorate/internal/cluster/redis/model"
 	"github.com/quorate/quorate/test/skew"
 )
 
@@ -64,7 +65,7 @@ var corruptions = map[string]string{
 	etcdmanifests.ContainerEtcd: `log=$(ls -1 /proc/"$pid"/root/var/lib/etcd/*/wal/*.wal /proc/"$pid"/root/var/lib/etcd/*/*/wal/*.wal 2>/dev/null | grep -v before- | sort | tail -n 1)
 at=512
 `,
-	redis.ContainerServer: `log=$(ls -1 /proc/"$pid"/root/data/` + redis.AppendDir + `/*.incr.aof 2>/dev/null | sort -V | tail -n 1)
+	redismanifests.ContainerServer: `log=$(ls -1 /proc/"$pid"/root/data/` + redismodel.AppendDir + `/*.incr.aof 2>/dev/null | sort -V | tail -n 1)
 at=$(($(stat -c %s "$log" || echo 0) / 2))
 `,
 }
@@ -91,13 +92,13 @@ kill -KILL "$pid"`, "sh", id)
 
 // CorruptNodes has a server of Redis Cluster end, and whatever comes after it in its volume not know who it is.
 func (c *Cluster) CorruptNodes(ctx context.Context, pod *corev1.Pod) error {
-	id, err := ContainerID(pod, redis.ContainerServer)
+	id, err := ContainerID(pod, redismanifests.ContainerServer)
 	if err != nil {
 		return err
 	}
 	_, err = c.OnNode(ctx, pod.Spec.NodeName, "sh", "-c", ProcessOf+`[ -n "$pid" ] || exit 1
 kill -STOP "$pid"
-echo nonsense >/proc/"$pid"/root/data/`+redis.NodesFile+`
+echo nonsense >/proc/"$pid"/root/data/`+redismodel.NodesFile+`
 kill -KILL "$pid"`, "sh", id)
 	return err
 }

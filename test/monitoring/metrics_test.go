@@ -22,7 +22,8 @@ import (
 
 	"github.com/quorate/quorate/api/v1alpha1"
 	"github.com/quorate/quorate/internal/cluster/kube"
-	"github.com/quorate/quorate/internal/cluster/redis"
+	redisacl "github.com/quorate/quorate/internal/cluster/redis/acl"
+	"github.com/quorate/quorate/internal/cluster/redis/manifests"
 	"github.com/quorate/quorate/internal/metrics"
 	"github.com/quorate/quorate/internal/redisexporter"
 	"github.com/quorate/quorate/test/loopback"
@@ -181,8 +182,8 @@ func redisMetrics(t *testing.T) map[string]bool {
 	t.Helper()
 	port := loopback.Port(t)
 	acl := filepath.Join(t.TempDir(), "users.acl")
-	account := redis.Account(exporterUser(t), "secret")
-	if err := os.WriteFile(acl, []byte(redis.UsersText([]redis.User{{Name: "default"}, account}, true)), 0o600); err != nil {
+	account := redisacl.Account(exporterUser(t), "secret")
+	if err := os.WriteFile(acl, []byte(redisacl.UsersText([]redisacl.User{{Name: "default"}, account}, true)), 0o600); err != nil {
 		t.Fatal(err)
 	}
 	start(t, stores.Newest(t, "redis-8.0").Program(), "--port", fmt.Sprint(port), "--bind", "127.0.0.1", "--save", "", "--aclfile", acl)
@@ -204,7 +205,7 @@ func exporterUser(t *testing.T) *v1alpha1.RedisUser {
 		ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "carts"},
 		Spec:       v1alpha1.RedisClusterSpec{Monitoring: &v1alpha1.RedisMonitoringSpec{}},
 	}
-	u, err := kube.Convert[v1alpha1.RedisUser](redis.Builder{Cluster: o, Owner: metav1ac.OwnerReference()}.ExporterUser())
+	u, err := kube.Convert[v1alpha1.RedisUser](manifests.Builder{Cluster: o, Owner: metav1ac.OwnerReference()}.ExporterUser())
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -13,7 +13,9 @@ import (
 	"github.com/quorate/quorate/internal/cluster/anomaly"
 	etcdanomalies "github.com/quorate/quorate/internal/cluster/etcd/anomalies"
 	etcdmodel "github.com/quorate/quorate/internal/cluster/etcd/model"
-	"github.com/quorate/quorate/internal/cluster/redis"
+	redisanomalies "github.com/quorate/quorate/internal/cluster/redis/anomalies"
+	redismodel "github.com/quorate/quorate/internal/cluster/redis/model"
+	redisslots "github.com/quorate/quorate/internal/cluster/redis/slots"
 )
 
 // what is to be found in a recording: which finding, of which measure, about whom, and between which readings it comes and goes.
@@ -137,14 +139,14 @@ func etcdReplay(r Recording) func(int, Reading) *anomaly.Report {
 }
 
 func redisReplay(r Recording) func(int, Reading) *anomaly.Report {
-	var vigil redis.Vigil
+	var vigil redisanomalies.Detector
 	return func(i int, reading Reading) *anomaly.Report {
-		s := redis.State{Now: r.at(i), Spec: redis.Spec{Name: "carts", Shards: 2, Replicas: 1}}
+		s := redismodel.State{Now: r.at(i), Spec: redismodel.Spec{Name: "carts", Shards: 2, Replicas: 1}}
 		for shard := range 2 {
-			s.Sets = append(s.Sets, redis.Set{Shard: shard, Replicas: 2})
+			s.Sets = append(s.Sets, redismodel.Set{Shard: shard, Replicas: 2})
 		}
 		for _, server := range reading.Servers {
-			p := redis.Pod{Name: server.Name, UID: server.Name, Ready: server.Ready, Started: r.started(server), Took: server.Took, Clock: server.Clock}
+			p := redismodel.Pod{Name: server.Name, UID: server.Name, Ready: server.Ready, Started: r.started(server), Took: server.Took, Clock: server.Clock}
 			if _, err := fmt.Sscanf(server.Name, "carts-%d-%d", &p.Shard, &p.Ordinal); err != nil {
 				panic(err) // The recorder names them.
 			}
@@ -153,10 +155,10 @@ func redisReplay(r Recording) func(int, Reading) *anomaly.Report {
 				if err != nil {
 					panic(err)
 				}
-				p.Node = &redis.Node{
+				p.Node = &redismodel.Node{
 					ID: e.ID, Process: e.Process, Offset: e.Offset, Commands: e.Commands, Memory: e.Memory, LinkUp: e.LinkUp, StateOK: true,
 					Clock: s.Now,
-					Peers: []redis.Peer{{ID: e.ID, Myself: true, Replica: e.Primary != "", PrimaryID: e.Primary, Slots: slots}},
+					Peers: []redismodel.Peer{{ID: e.ID, Myself: true, Replica: e.Primary != "", PrimaryID: e.Primary, Slots: slots}},
 				}
 			}
 			s.Pods = append(s.Pods, p)
@@ -166,16 +168,16 @@ func redisReplay(r Recording) func(int, Reading) *anomaly.Report {
 }
 
 // slotsOf reads ranges such as "0-5460 10923".
-func slotsOf(text string) (redis.Slots, error) {
-	var ranges []redis.Range
+func slotsOf(text string) (redisslots.Set, error) {
+	var ranges []redisslots.Range
 	for _, word := range strings.Fields(strings.ReplaceAll(text, ",", " ")) {
-		r, err := redis.ParseRange(word)
+		r, err := redisslots.ParseRange(word)
 		if err != nil {
 			return nil, err
 		}
 		ranges = append(ranges, r)
 	}
-	return redis.NewSlots(ranges...), nil
+	return redisslots.New(ranges...), nil
 }
 
 // Every recording is played, and every finding that a recording can hold has one.

@@ -11,7 +11,7 @@ import (
 
 	"github.com/quorate/quorate/internal/cluster/anomaly"
 	etcdmodel "github.com/quorate/quorate/internal/cluster/etcd/model"
-	"github.com/quorate/quorate/internal/cluster/redis"
+	redismodel "github.com/quorate/quorate/internal/cluster/redis/model"
 )
 
 // Header is the first line of a recording.
@@ -59,14 +59,14 @@ type Etcd struct {
 
 // Redis is what a server said.
 type Redis struct {
-	ID       string       `json:"id"`
-	Primary  string       `json:"primary,omitempty"`
-	Slots    string       `json:"slots,omitempty"`
-	LinkUp   bool         `json:"linkUp,omitempty"`
-	Process  string       `json:"process"`
-	Offset   int64        `json:"offset"`
-	Commands int64        `json:"commands"`
-	Memory   redis.Memory `json:"memory"`
+	ID       string            `json:"id"`
+	Primary  string            `json:"primary,omitempty"`
+	Slots    string            `json:"slots,omitempty"`
+	LinkUp   bool              `json:"linkUp,omitempty"`
+	Process  string            `json:"process"`
+	Offset   int64             `json:"offset"`
+	Commands int64             `json:"commands"`
+	Memory   redismodel.Memory `json:"memory"`
 }
 
 // Recording is a whole file.

@@ -7,7 +7,7 @@ import (
 	"strings"
 
 	"github.com/quorate/quorate/api/v1alpha1"
-	"github.com/quorate/quorate/internal/cluster/redis"
+	"github.com/quorate/quorate/internal/cluster/redis/software"
 )
 
 // ErrIncompatible is returned for a dump that a server does not take.
@@ -58,7 +58,7 @@ func upTo(engine string, newest int) string {
 func takers(rdbVersion int) string {
 	var names []string
 	for _, engine := range []string{EngineRedis, EngineValkey} {
-		for _, l := range redis.Lines() {
+		for _, l := range software.Lines() {
 			foreign := engine == EngineValkey && rdbVersion >= firstForeign && rdbVersion <= lastForeign
 			native := engine == EngineRedis && rdbVersion > lastForeign
 			if string(l.Engine) == engine && l.RDB >= rdbVersion && !foreign && !native {
@@ -75,7 +75,7 @@ func takers(rdbVersion int) string {
 
 // rdb is the version of RDB that the software writes. It reads that one and all earlier ones.
 func (s Software) rdb() (int, error) {
-	can, err := redis.Software{Engine: v1alpha1.RedisEngine(s.Engine), Version: s.Version}.Capabilities()
+	can, err := software.Release{Engine: v1alpha1.RedisEngine(s.Engine), Version: s.Version}.Capabilities()
 	if err != nil {
 		return 0, fmt.Errorf("the version %q cannot be read: %w", s.Version, err)
 	}

@@ -14,7 +14,7 @@ import (
 
 	goredis "github.com/redis/go-redis/v9"
 
-	"github.com/quorate/quorate/internal/cluster/redis"
+	"github.com/quorate/quorate/internal/cluster/redis/acl"
 	"github.com/quorate/quorate/test/loopback"
 	"github.com/quorate/quorate/test/stores"
 )
@@ -72,7 +72,7 @@ func portOf(address string) string {
 func writePasswords(b *testing.B) string {
 	b.Helper()
 	dir := b.TempDir()
-	for _, name := range redis.PasswordKeys {
+	for _, name := range acl.PasswordKeys {
 		if err := os.WriteFile(filepath.Join(dir, name), []byte("bench-"+name), 0o600); err != nil {
 			b.Fatal(err)
 		}
@@ -86,10 +86,10 @@ func startRedis(b *testing.B, binary, primary string) string {
 	port := strconv.Itoa(loopback.Port(b))
 	args := []string{"--port", port, "--bind", "127.0.0.1", "--save", "", "--appendonly", "no", "--repl-diskless-sync-delay", "0", "--dir", b.TempDir()}
 	for name, rules := range map[string]string{
-		redis.UserOperator: "+@all ~*", redis.UserReplication: "+ping +replconf +psync", redis.UserMigration: "+@all ~*",
+		acl.UserOperator: "+@all ~*", acl.UserReplication: "+ping +replconf +psync", acl.UserMigration: "+@all ~*",
 	} {
 		key := map[string]string{
-			redis.UserOperator: redis.PasswordOperator, redis.UserReplication: redis.PasswordReplication, redis.UserMigration: redis.PasswordMigration,
+			acl.UserOperator: acl.PasswordOperator, acl.UserReplication: acl.PasswordReplication, acl.UserMigration: acl.PasswordMigration,
 		}[name]
 		args = append(append(args, "--user", name, "on", ">bench-"+key), strings.Fields(rules)...)
 	}

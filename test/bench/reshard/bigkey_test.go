@@ -8,8 +8,10 @@ import (
 	"testing"
 	"time"
 
-	"github.com/quorate/quorate/internal/cluster/redis"
+	"github.com/quorate/quorate/internal/cluster/redis/acl"
 	"github.com/quorate/quorate/internal/cluster/redis/redisclient"
+	redisslots "github.com/quorate/quorate/internal/cluster/redis/slots"
+	"github.com/quorate/quorate/internal/cluster/redis/steps"
 )
 
 // BenchmarkBigKey moves one large hash and measures for how long its two servers serve nobody else.
@@ -84,31 +86,31 @@ func (w *world) moveBig(m mover, size, field int) {
 }
 
 // bigMove takes the slot of the key to the fourth shard.
-func (w *world) bigMove(ctx context.Context) redis.SlotMove {
+func (w *world) bigMove(ctx context.Context) steps.SlotMove {
 	slot := int(w.servers[0].rdb.ClusterKeySlot(ctx, bigKey).Val())
 	to := w.servers[shards]
 	for shard, slots := range w.slots(ctx) {
 		if from := w.servers[shard]; slots.Has(slot) {
-			return redis.SlotMove{
-				From: from.name, To: to.name, FromID: from.id, ToID: to.id, ToAddr: to.addr, Slots: redis.Slots{{From: slot, To: slot}},
+			return steps.SlotMove{
+				From: from.name, To: to.name, FromID: from.id, ToID: to.id, ToAddr: to.addr, Slots: redisslots.Set{{From: slot, To: slot}},
 				Process: from.process(ctx), ToProcess: to.process(ctx), Patience: time.Second,
 			}
 		}
 	}
 	w.b.Fatal("nobody owns the slot")
-	return redis.SlotMove{}
+	return steps.SlotMove{}
 }
 
 func byKey(ctx context.Context, w *world) error {
-	return w.move(ctx, []redis.SlotMove{w.bigMove(ctx)}, time.Hour)
+	return w.move(ctx, []steps.SlotMove{w.bigMove(ctx)}, time.Hour)
 }
 
 func byThemselves(ctx context.Context, w *world) error {
 	m := w.bigMove(ctx)
 	from := w.server(m.From)
-	c := redisclient.New(w.connect(from, redis.UserOperator, passwords[redis.PasswordOperator]))
+	c := redisclient.New(w.connect(from, acl.UserOperator, passwords[acl.PasswordOperator]))
 	defer func() { _ = c.Close() }()
-	if err := c.Migrate(ctx, m.Slots, m.ToID, passwords[redis.PasswordMigration], redis.ShardPassword(passwords[redis.PasswordReplication], m.From)); err != nil {
+	if err := c.Migrate(ctx, m.Slots, m.ToID, passwords[acl.PasswordMigration], acl.ShardPassword(passwords[acl.PasswordReplication], m.From)); err != nil {
 		return err
 	}
 	for ctx.Err() == nil {

@@ -17,7 +17,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/quorate/quorate/internal/cluster/redis"
+	"github.com/quorate/quorate/internal/cluster/redis/acl"
+	"github.com/quorate/quorate/internal/cluster/redis/slots"
 	"github.com/quorate/quorate/test/bench/figures"
 )
 
@@ -103,7 +104,7 @@ func (w *world) measure(m mover) sample {
 	if got := w.keys(); got != total {
 		w.b.Fatalf("%s: %d keys of %d are left", m.name, got, total)
 	}
-	if got := w.slots(ctx)[shards].Count(); got != redis.SlotCount/(shards+1) {
+	if got := w.slots(ctx)[shards].Count(); got != slots.Count/(shards+1) {
 		w.b.Fatalf("%s: the new shard has %d slots", m.name, got)
 	}
 	w.restore(ctx, before)
@@ -140,7 +141,7 @@ func cli(server string) string { return strings.TrimSuffix(filepath.Base(server)
 // rebalance is what the documentation of the servers says to do, with what it does by default.
 func rebalance(ctx context.Context, w *world) error {
 	cmd := exec.CommandContext(ctx, filepath.Join(filepath.Dir(w.binary), cli(w.binary)), "--cluster", "rebalance", w.servers[0].addr.String(),
-		"--cluster-use-empty-masters", "--cluster-threshold", "1", "--user", redis.UserDefault, "-a", password, "--no-auth-warning")
+		"--cluster-use-empty-masters", "--cluster-threshold", "1", "--user", acl.UserDefault, "-a", password, "--no-auth-warning")
 	out, err := cmd.CombinedOutput()
 	if err != nil {
 		return fmt.Errorf("%w: %s", err, out[max(0, len(out)-500):])
@@ -150,14 +151,14 @@ func rebalance(ctx context.Context, w *world) error {
 
 // migrateSlots asks all sources at once for everything, and does nothing but look whether it is done.
 func migrateSlots(ctx context.Context, w *world) error {
-	moves := redis.Balance(w.slots(ctx), shards+1)
+	moves := slots.Balance(w.slots(ctx), shards+1)
 	for _, m := range moves {
 		args := []any{"CLUSTER", "MIGRATESLOTS", "SLOTSRANGE"}
 		for _, r := range m.Slots {
 			args = append(args, r.From, r.To)
 		}
 		from := w.servers[m.From]
-		if err := from.rdb.ConfigSet(ctx, "masteruser", redis.UserDefault).Err(); err != nil {
+		if err := from.rdb.ConfigSet(ctx, "masteruser", acl.UserDefault).Err(); err != nil {
 			return err
 		}
 		if err := from.rdb.ConfigSet(ctx, "masterauth", password).Err(); err != nil {

@@ -21,8 +21,14 @@ import (
 
 	"github.com/quorate/quorate/api/v1alpha1"
 	"github.com/quorate/quorate/internal/cluster"
-	"github.com/quorate/quorate/internal/cluster/redis"
+	"github.com/quorate/quorate/internal/cluster/redis/acl"
+	redisconfig "github.com/quorate/quorate/internal/cluster/redis/config"
+	"github.com/quorate/quorate/internal/cluster/redis/model"
+	"github.com/quorate/quorate/internal/cluster/redis/planner"
 	"github.com/quorate/quorate/internal/cluster/redis/redisclient"
+	"github.com/quorate/quorate/internal/cluster/redis/slots"
+	"github.com/quorate/quorate/internal/cluster/redis/software"
+	"github.com/quorate/quorate/internal/cluster/redis/steps"
 	"github.com/quorate/quorate/test/stores"
 )
 
@@ -32,8 +38,8 @@ const shards = 3
 const password = "secret"
 
 var passwords = map[string]string{
-	redis.PasswordDefault: password, redis.PasswordOperator: "operator-secret",
-	redis.PasswordReplication: "replication-secret", redis.PasswordMigration: "migration-secret",
+	acl.PasswordDefault: password, acl.PasswordOperator: "operator-secret",
+	acl.PasswordReplication: "replication-secret", acl.PasswordMigration: "migration-secret",
 }
 
 // world is a cluster of real servers, each with an address of its own.
@@ -46,7 +52,7 @@ type world struct {
 
 type server struct {
 	name, id string
-	addr     redis.Address
+	addr     model.Address
 	rdb      *goredis.Client
 	started  time.Time
 }
@@ -75,14 +81,14 @@ func (w *world) start(name, ip string) *server {
 			w.b.Fatal(err)
 		}
 	}
-	cmd := exec.CommandContext(context.Background(), w.binary, filepath.Join(dir, redis.ConfigKey))
+	cmd := exec.CommandContext(context.Background(), w.binary, filepath.Join(dir, redisconfig.ConfigKey))
 	log := &bytes.Buffer{}
 	cmd.Stdout, cmd.Stderr = log, log
 	if err := cmd.Start(); err != nil {
 		w.b.Fatal(err)
 	}
-	s := &server{name: name, addr: redis.Address{IP: ip, Port: redis.ClientPort}, started: time.Now(), rdb: goredis.NewClient(&goredis.Options{
-		Addr: ip + ":6379", Username: redis.UserDefault, Password: password, ReadTimeout: time.Minute,
+	s := &server{name: name, addr: model.Address{IP: ip, Port: model.ClientPort}, started: time.Now(), rdb: goredis.NewClient(&goredis.Options{
+		Addr: ip + ":6379", Username: acl.UserDefault, Password: password, ReadTimeout: time.Minute,
 		MaintNotificationsConfig: &maintnotifications.Config{Mode: maintnotifications.ModeDisabled},
 	})}
 	w.b.Cleanup(func() {
@@ -98,14 +104,14 @@ func (w *world) start(name, ip string) *server {
 
 func (w *world) files(name, ip, dir string) map[string]string {
 	w.b.Helper()
-	config, err := redis.Config(&w.spec)
+	config, err := redisconfig.Config(&w.spec)
 	if err != nil {
 		w.b.Fatal(err)
 	}
-	software := redis.Software{Engine: w.spec.ServerEngine(), Version: w.spec.Version}
-	config, err = redis.PodConfig(config, redis.PodFacts{
+	software := software.Release{Engine: w.spec.ServerEngine(), Version: w.spec.Version}
+	config, err = redisconfig.PodConfig(config, redisconfig.PodFacts{
 		Name: name, IP: ip, Host: name, Engine: string(software.Engine), Version: software.Version,
-		ReplicationPassword: redis.ShardPassword(passwords[redis.PasswordReplication], name),
+		ReplicationPassword: acl.ShardPassword(passwords[acl.PasswordReplication], name),
 	})
 	if err != nil {
 		w.b.Fatal(err)
@@ -115,10 +121,10 @@ func (w *world) files(name, ip, dir string) map[string]string {
 		w.b.Fatal(err)
 	}
 	config = strings.NewReplacer("/run/quorate", dir, "dir /data", "dir "+dir).Replace(config) + "bind " + ip + "\nbind-source-addr " + ip + "\n"
-	return map[string]string{redis.ConfigKey: config, redis.UsersFile: redis.UsersText(users, true)}
+	return map[string]string{redisconfig.ConfigKey: config, redisconfig.UsersFile: acl.UsersText(users, true)}
 }
 
-func (w *world) access() *redis.Access { return &redis.Access{Passwords: passwords} }
+func (w *world) access() *acl.Access { return &acl.Access{Passwords: passwords} }
 
 func (w *world) connect(s *server, user, password string) redisclient.Options {
 	return redisclient.Options{Logins: []redisclient.Login{{Username: user, Password: password}}, Dial: func(ctx context.Context) (net.Conn, error) {
@@ -158,7 +164,7 @@ func operate(ctx context.Context, w *world) error { return w.follow(ctx, shards+
 // follow does what the rules say until nothing is left to do.
 func (w *world) follow(ctx context.Context, wanted int) error {
 	for ctx.Err() == nil {
-		plan := redis.Next(w.observe(ctx, wanted))
+		plan := planner.Next(w.observe(ctx, wanted))
 		if plan.Step == nil && plan.Reason == "" {
 			return nil
 		}
@@ -172,19 +178,19 @@ func (w *world) follow(ctx context.Context, wanted int) error {
 	return context.Cause(ctx)
 }
 
-func (w *world) observe(ctx context.Context, wanted int) redis.State {
-	live, err := redis.LiveConfig(&w.spec)
+func (w *world) observe(ctx context.Context, wanted int) model.State {
+	live, err := redisconfig.LiveConfig(&w.spec)
 	if err != nil {
 		w.b.Fatal(err)
 	}
-	s := redis.State{Now: time.Now(), Spec: redis.Spec{
-		Name: "carts", Shards: wanted, Version: w.spec.Version, Persistent: true, NodeTimeout: redis.NodeTimeout(nil), Access: w.access(),
+	s := model.State{Now: time.Now(), Spec: model.Spec{
+		Name: "carts", Shards: wanted, Version: w.spec.Version, Persistent: true, NodeTimeout: redisconfig.NodeTimeout(nil), Access: w.access(),
 		HandedOut: true, Live: live,
 	}}
 	for shard, server := range w.servers[:wanted] {
-		s.Sets = append(s.Sets, redis.Set{Shard: shard, Replicas: 1})
-		c := redisclient.New(w.connect(server, redis.UserOperator, passwords[redis.PasswordOperator]))
-		pod := redis.Pod{Name: server.name, UID: server.name, Shard: shard, Addr: server.addr, Ready: true, HasRun: true, Started: server.started}
+		s.Sets = append(s.Sets, model.Set{Shard: shard, Replicas: 1})
+		c := redisclient.New(w.connect(server, acl.UserOperator, passwords[acl.PasswordOperator]))
+		pod := model.Pod{Name: server.name, UID: server.name, Shard: shard, Addr: server.addr, Ready: true, HasRun: true, Started: server.started}
 		if pod.Node, err = c.Read(ctx); err != nil {
 			pod.Error = err.Error()
 		}
@@ -196,11 +202,11 @@ func (w *world) observe(ctx context.Context, wanted int) redis.State {
 
 func (w *world) act(ctx context.Context, step cluster.Step) error {
 	switch s := step.(type) {
-	case redis.MoveSlots:
+	case steps.MoveSlots:
 		return w.move(ctx, s.Moves, s.For)
-	case redis.ServerStep:
+	case steps.ServerStep:
 		for _, call := range s.Calls() {
-			c := redisclient.New(w.connect(w.server(call.Pod), redis.UserOperator, passwords[redis.PasswordOperator]))
+			c := redisclient.New(w.connect(w.server(call.Pod), acl.UserOperator, passwords[acl.PasswordOperator]))
 			err := call.Do(ctx, c)
 			_ = c.Close()
 			if err != nil {
@@ -216,14 +222,14 @@ func (w *world) server(name string) *server {
 }
 
 // move moves slots key by key, all pairs at once.
-func (w *world) move(ctx context.Context, moves []redis.SlotMove, limit time.Duration) error {
+func (w *world) move(ctx context.Context, moves []steps.SlotMove, limit time.Duration) error {
 	end := time.Now().Add(limit)
 	errs := make([]error, len(moves))
 	var wg sync.WaitGroup
 	for i, m := range moves {
 		wg.Go(func() {
-			from := redisclient.NewMover(w.connect(w.server(m.From), redis.UserMigration, passwords[redis.PasswordMigration]))
-			to := redisclient.NewMover(w.connect(w.server(m.To), redis.UserMigration, passwords[redis.PasswordMigration]))
+			from := redisclient.NewMover(w.connect(w.server(m.From), acl.UserMigration, passwords[acl.PasswordMigration]))
+			to := redisclient.NewMover(w.connect(w.server(m.To), acl.UserMigration, passwords[acl.PasswordMigration]))
 			_, errs[i] = m.Run(ctx, from, to, func() bool { return time.Now().Before(end) })
 			_, _ = from.Close(), to.Close()
 		})
@@ -238,22 +244,22 @@ func (w *world) move(ctx context.Context, moves []redis.SlotMove, limit time.Dur
 }
 
 // restore gives every shard the slots that it had, and waits until all agree.
-func (w *world) restore(ctx context.Context, before []redis.Slots) {
+func (w *world) restore(ctx context.Context, before []slots.Set) {
 	w.b.Helper()
-	var moves []redis.SlotMove
+	var moves []steps.SlotMove
 	from, now := w.servers[shards], w.slots(ctx)
 	for shard, slots := range before[:shards] {
 		to := w.servers[shard]
 		if back := slots.And(now[shards]); len(back) > 0 {
-			moves = append(moves, redis.SlotMove{From: from.name, To: to.name, FromID: from.id, ToID: to.id, ToAddr: to.addr, Slots: back, Process: from.process(ctx), ToProcess: to.process(ctx), Patience: time.Second})
+			moves = append(moves, steps.SlotMove{From: from.name, To: to.name, FromID: from.id, ToID: to.id, ToAddr: to.addr, Slots: back, Process: from.process(ctx), ToProcess: to.process(ctx), Patience: time.Second})
 		}
 	}
 	for _, m := range moves { // One after the other: they have one source.
-		if err := w.move(ctx, []redis.SlotMove{m}, time.Hour); err != nil {
+		if err := w.move(ctx, []steps.SlotMove{m}, time.Hour); err != nil {
 			w.b.Fatal(err)
 		}
 	}
-	for ctx.Err() == nil && (!w.agreed(ctx) || !slices.EqualFunc(w.slots(ctx), before, redis.Slots.Equal)) {
+	for ctx.Err() == nil && (!w.agreed(ctx) || !slices.EqualFunc(w.slots(ctx), before, slots.Set.Equal)) {
 		time.Sleep(50 * time.Millisecond)
 	}
 	w.rest(ctx)
@@ -271,9 +277,9 @@ func (w *world) calm() bool {
 }
 
 // slots are those that each server says it owns.
-func (w *world) slots(ctx context.Context) []redis.Slots {
+func (w *world) slots(ctx context.Context) []slots.Set {
 	w.b.Helper()
-	out := make([]redis.Slots, len(w.servers))
+	out := make([]slots.Set, len(w.servers))
 	for i, s := range w.servers {
 		for _, p := range w.table(ctx, s) {
 			if p.Myself {
@@ -298,9 +304,9 @@ func (w *world) agreed(ctx context.Context) bool {
 	return true
 }
 
-func (w *world) table(ctx context.Context, s *server) []redis.Peer {
+func (w *world) table(ctx context.Context, s *server) []model.Peer {
 	w.b.Helper()
-	peers, err := redis.ParseNodes(s.rdb.ClusterNodes(ctx).Val())
+	peers, err := model.ParseNodes(s.rdb.ClusterNodes(ctx).Val())
 	if err != nil {
 		w.b.Fatal(err)
 	}
@@ -328,7 +334,7 @@ func (w *world) used() int64 {
 }
 
 func (s *server) process(ctx context.Context) string {
-	return redis.ParseProcess(s.rdb.Info(ctx, "server").Val())
+	return model.ParseProcess(s.rdb.Info(ctx, "server").Val())
 }
 
 func (s *server) keys() int64 { return s.rdb.DBSize(context.Background()).Val() }

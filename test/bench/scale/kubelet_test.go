@@ -31,7 +31,9 @@ import (
 	etcdgate "github.com/quorate/quorate/internal/cluster/etcd/gate"
 	etcdmanifests "github.com/quorate/quorate/internal/cluster/etcd/manifests"
 	etcdmodel "github.com/quorate/quorate/internal/cluster/etcd/model"
-	"github.com/quorate/quorate/internal/cluster/redis"
+	redisacl "github.com/quorate/quorate/internal/cluster/redis/acl"
+	redisconfig "github.com/quorate/quorate/internal/cluster/redis/config"
+	redismodel "github.com/quorate/quorate/internal/cluster/redis/model"
 	"github.com/quorate/quorate/internal/cluster/redis/redisfake"
 	clustertls "github.com/quorate/quorate/internal/cluster/tls"
 )
@@ -472,16 +474,16 @@ func (k *kubelet) startRedis(
 		c.secrets[key] = string(value)
 	}
 	c.fingerprint = clustertls.LeafFingerprint(secret.Data[corev1.TLSCertKey])
-	server := c.start(pod.Name, shard, redis.Address{IP: ip, Port: redis.ClientPort}, cluster.PodHost(pod.Name, name.Name, name.Namespace, domain), versionOf(set))
-	announced := map[string]redis.Announcement{}
-	if text := config.Data[redis.AnnounceKey]; text != "" {
-		if announced, err = redis.ReadAnnouncements([]byte(text)); err != nil {
+	server := c.start(pod.Name, shard, redismodel.Address{IP: ip, Port: redismodel.ClientPort}, cluster.PodHost(pod.Name, name.Name, name.Namespace, domain), versionOf(set))
+	announced := map[string]redismodel.Announcement{}
+	if text := config.Data[redisconfig.AnnounceKey]; text != "" {
+		if announced, err = redisconfig.ReadAnnouncements([]byte(text)); err != nil {
 			return nil, err
 		}
 	}
 	server.Announces = announced[pod.Name].Parameters(server.Host, ip)
-	password := redis.ShardPassword(c.secrets[redis.PasswordReplication], pod.Name)
-	shut, err := k.host.listen(ctx, ip, redis.ClientPort, &endpoint{tls: identity, serve: serveRedis(c, server, &password)})
+	password := redisacl.ShardPassword(c.secrets[redisacl.PasswordReplication], pod.Name)
+	shut, err := k.host.listen(ctx, ip, redismodel.ClientPort, &endpoint{tls: identity, serve: serveRedis(c, server, &password)})
 	return func() {
 		shut()
 		c.mu.Lock()
@@ -499,7 +501,7 @@ func (k *kubelet) redisCluster(name types.NamespacedName) *redisCluster {
 	return k.redis[name]
 }
 
-func (c *redisCluster) start(pod string, shard int, at redis.Address, host, version string) *redisfake.Server {
+func (c *redisCluster) start(pod string, shard int, at redismodel.Address, host, version string) *redisfake.Server {
 	server := c.servers[pod]
 	if server == nil {
 		server = c.net.Add(at, shard, host)

@@ -13,8 +13,12 @@ import (
 	"sync"
 	"time"
 
-	"github.com/quorate/quorate/internal/cluster/redis"
+	"github.com/quorate/quorate/internal/cluster/redis/acl"
+	"github.com/quorate/quorate/internal/cluster/redis/model"
 	"github.com/quorate/quorate/internal/cluster/redis/redisfake"
+	redisslots "github.com/quorate/quorate/internal/cluster/redis/slots"
+	"github.com/quorate/quorate/internal/cluster/redis/software"
+	"github.com/quorate/quorate/internal/cluster/redis/steps"
 )
 
 // most of the time that passes for servers in memory between two commands: whatever they were about to do is done by then.
@@ -34,10 +38,10 @@ type redisCluster struct {
 func newRedisCluster(seed uint64) *redisCluster {
 	c := &redisCluster{servers: map[string]*redisfake.Server{}, asked: time.Now()}
 	c.net = redisfake.NewNetwork(15*time.Second, rand.New(rand.NewPCG(seed, 1))) // It is to be repeatable.
-	c.net.Gate = func(s *redisfake.Server) []redis.User {
+	c.net.Gate = func(s *redisfake.Server) []acl.User {
 		pod, _, _ := strings.Cut(s.Host, ".")
-		s.ReplicationPassword = redis.Hash(redis.ShardPassword(c.secrets[redis.PasswordReplication], pod))
-		users, err := redis.Access{Passwords: c.secrets}.Users(pod, redis.Software{Engine: "redis", Version: s.Version})
+		s.ReplicationPassword = acl.Hash(acl.ShardPassword(c.secrets[acl.PasswordReplication], pod))
+		users, err := acl.Access{Passwords: c.secrets}.Users(pod, software.Release{Engine: "redis", Version: s.Version})
 		if err != nil {
 			panic(err) // The pod is started when the Secret is complete.
 		}
@@ -177,39 +181,39 @@ func init() {
 	ctx := context.Background()
 	commands = map[string]func(c *redisConn, args []string){
 		"HELLO":        (*redisConn).hello,
-		"INFO":         func(c *redisConn, _ []string) { c.about(func(n *redis.Node) { c.text(infoText(n)) }) },
+		"INFO":         func(c *redisConn, _ []string) { c.about(func(n *model.Node) { c.text(infoText(n)) }) },
 		"ROLE":         func(c *redisConn, _ []string) { c.role() },
 		"CLUSTER MYID": func(c *redisConn, _ []string) { c.text(c.server.ID) },
 		"CLUSTER NODES": func(c *redisConn, _ []string) {
-			c.about(func(n *redis.Node) { c.text(nodesText(n, time.Since(c.cluster.net.Now()))) })
+			c.about(func(n *model.Node) { c.text(nodesText(n, time.Since(c.cluster.net.Now()))) })
 		},
 		"CLUSTER INFO": func(c *redisConn, _ []string) {
 			c.text("cluster_state:" + map[bool]string{true: "ok", false: "fail"}[c.server.StateOK()] + "\r\n")
 		},
 		"ACL GETUSER": func(c *redisConn, _ []string) {
-			c.about(func(n *redis.Node) {
-				state := map[redis.Admission][2]string{
-					redis.AdmitsNobody: {"off", ""}, redis.AdmitsForNow: {"on", ""}, redis.AdmitsForGood: {"on", redis.AdmitsMark},
+			c.about(func(n *model.Node) {
+				state := map[model.Admission][2]string{
+					model.AdmitsNobody: {"off", ""}, model.AdmitsForNow: {"on", ""}, model.AdmitsForGood: {"on", acl.AdmitsMark},
 				}[n.Admits]
 				c.say("%%2\r\n+flags\r\n*1\r\n+%s\r\n+channels\r\n+%s\r\n", state[0], state[1])
 			})
 		},
 		"ACL LIST": (*redisConn).users,
 		"ACL SETUSER": func(c *redisConn, args []string) {
-			if args[0] == redis.UserReplication && len(args) <= 4 {
+			if args[0] == acl.UserReplication && len(args) <= 4 {
 				switch {
 				case args[1] == "off":
 					c.say("+OK\r\n") // It is off in the file, as those are that SetUsers writes.
-				case slices.Contains(args, redis.AdmitsMark):
-					c.done(c.server.AdmitReplicas(ctx, redis.AdmitsForGood))
+				case slices.Contains(args, acl.AdmitsMark):
+					c.done(c.server.AdmitReplicas(ctx, model.AdmitsForGood))
 				default:
-					c.done(c.server.AdmitReplicas(ctx, redis.AdmitsForNow))
+					c.done(c.server.AdmitReplicas(ctx, model.AdmitsForNow))
 				}
 				return
 			}
-			users, err := redis.ParseUsers([]string{"user " + strings.Join(args, " ")})
+			users, err := acl.ParseUsers([]string{"user " + strings.Join(args, " ")})
 			if err == nil {
-				err = c.server.SetUsers(ctx, users, redis.AdmitsNobody)
+				err = c.server.SetUsers(ctx, users, model.AdmitsNobody)
 			}
 			c.done(err)
 		},
@@ -226,26 +230,26 @@ func init() {
 		"CLUSTER MEET": func(c *redisConn, args []string) {
 			port, err := strconv.Atoi(args[1])
 			if err == nil {
-				err = c.server.Meet(ctx, redis.Address{IP: args[0], Port: port}, 0)
+				err = c.server.Meet(ctx, model.Address{IP: args[0], Port: port}, 0)
 			}
 			c.done(err)
 		},
 		"CLUSTER ADDSLOTSRANGE": func(c *redisConn, args []string) {
-			var slots []redis.Range
+			var slots []redisslots.Range
 			for pair := range slices.Chunk(args, 2) {
-				r, err := redis.ParseRange(strings.Join(pair, "-"))
+				r, err := redisslots.ParseRange(strings.Join(pair, "-"))
 				if err != nil {
 					c.done(err)
 					return
 				}
 				slots = append(slots, r)
 			}
-			c.done(c.server.AddSlots(ctx, redis.NewSlots(slots...)))
+			c.done(c.server.AddSlots(ctx, redisslots.New(slots...)))
 		},
 		"CLUSTER REPLICATE": func(c *redisConn, args []string) { c.done(c.server.Replicate(ctx, args[0])) },
 		"CLUSTER FORGET":    func(c *redisConn, args []string) { c.done(c.server.Forget(ctx, args[0])) },
 		"CLUSTER FAILOVER": func(c *redisConn, args []string) {
-			c.done(c.server.Failover(ctx, redis.FailoverMode(strings.Join(args, ""))))
+			c.done(c.server.Failover(ctx, steps.FailoverMode(strings.Join(args, ""))))
 		},
 	}
 }
@@ -261,13 +265,13 @@ func (c *redisConn) hello(args []string) {
 }
 
 func lets(s *redisfake.Server, user, password string) bool {
-	return slices.ContainsFunc(s.Users, func(u redis.User) bool {
-		return u.Name == user && (u.NoPassword || slices.Contains(u.Passwords, redis.Hash(password)))
+	return slices.ContainsFunc(s.Users, func(u acl.User) bool {
+		return u.Name == user && (u.NoPassword || slices.Contains(u.Passwords, acl.Hash(password)))
 	})
 }
 
 // about reads what the server says of itself.
-func (c *redisConn) about(say func(*redis.Node)) {
+func (c *redisConn) about(say func(*model.Node)) {
 	n, err := c.server.Read(context.Background())
 	if err != nil {
 		c.done(err)
@@ -285,7 +289,7 @@ func (c *redisConn) role() {
 }
 
 func (c *redisConn) users([]string) {
-	lines := strings.Split(strings.TrimSpace(redis.UsersText(c.server.Users, false)), "\n")
+	lines := strings.Split(strings.TrimSpace(acl.UsersText(c.server.Users, false)), "\n")
 	c.say("*%d\r\n", len(lines))
 	for _, line := range lines {
 		c.text(line)
@@ -297,10 +301,10 @@ func (c *redisConn) configGet(names []string) {
 	for _, name := range names {
 		switch value, ok := c.server.Config[name]; {
 		case name == "masteruser":
-			have[name] = redis.UserReplication
+			have[name] = acl.UserReplication
 		case name == "masterauth":
 			have[name] = *c.masterauth
-		case slices.Contains(redis.AnnounceParameters, name):
+		case slices.Contains(model.AnnounceParameters, name):
 			have[name] = c.server.Announces[name]
 		case ok:
 			have[name] = value
@@ -320,7 +324,7 @@ func (c *redisConn) configSet(args []string) {
 		case "masteruser", "tls-cert-file", "tls-key-file", "tls-ca-cert-file":
 		case "masterauth":
 			*c.masterauth = pair[1]
-			c.server.ReplicationPassword = redis.Hash(pair[1])
+			c.server.ReplicationPassword = acl.Hash(pair[1])
 		default:
 			values[pair[0]] = pair[1]
 		}
@@ -329,7 +333,7 @@ func (c *redisConn) configSet(args []string) {
 }
 
 // infoText is the answer to INFO.
-func infoText(n *redis.Node) string {
+func infoText(n *model.Node) string {
 	var b strings.Builder
 	say := func(key string, value any) { _, _ = fmt.Fprintf(&b, "%s:%v\r\n", key, value) }
 	say("redis_version", n.Version)
@@ -351,7 +355,7 @@ func infoText(n *redis.Node) string {
 		say("role", "slave")
 		say("slave_repl_offset", n.Offset)
 		say("master_link_status", map[bool]string{true: "up", false: "down"}[n.LinkUp])
-		if i := slices.IndexFunc(n.Peers, func(p redis.Peer) bool { return p.ID == self.PrimaryID }); i >= 0 {
+		if i := slices.IndexFunc(n.Peers, func(p model.Peer) bool { return p.ID == self.PrimaryID }); i >= 0 {
 			say("master_host", n.Peers[i].Addr.IP)
 			say("master_port", n.Peers[i].Addr.Port)
 		}
@@ -375,7 +379,7 @@ func infoText(n *redis.Node) string {
 }
 
 // nodesText is the answer to CLUSTER NODES. Times of the network are that much before those of the clock.
-func nodesText(n *redis.Node, before time.Duration) string {
+func nodesText(n *model.Node, before time.Duration) string {
 	var b strings.Builder
 	for _, p := range n.Peers {
 		flags := []string{map[bool]string{true: "slave", false: "master"}[p.Replica]}

@@ -14,8 +14,9 @@ import (
 	"github.com/quorate/quorate/controllers/rediscluster"
 	"github.com/quorate/quorate/internal/cluster/etcd/etcdclient"
 	etcdmodel "github.com/quorate/quorate/internal/cluster/etcd/model"
-	"github.com/quorate/quorate/internal/cluster/redis"
+	redismodel "github.com/quorate/quorate/internal/cluster/redis/model"
 	"github.com/quorate/quorate/internal/cluster/redis/redisclient"
+	redissteps "github.com/quorate/quorate/internal/cluster/redis/steps"
 	"github.com/quorate/quorate/internal/goroutine"
 	"github.com/quorate/quorate/test/controllersim"
 )
@@ -41,8 +42,8 @@ func NewRedis(t *testing.T, o *v1alpha1.RedisCluster, more ...client.Object) *co
 }
 
 func redisKind(
-	c *owned.Client, connect func(redisclient.Options) redis.Client, connectMover func(redisclient.Options) redis.Mover,
-) reconcile.Kind[*v1alpha1.RedisCluster, redis.State] {
+	c *owned.Client, connect func(redisclient.Options) redissteps.Client, connectMover func(redisclient.Options) redissteps.Mover,
+) reconcile.Kind[*v1alpha1.RedisCluster, redismodel.State] {
 	kind := rediscluster.New(c)
 	kind.Connect, kind.ConnectMover = connect, connectMover
 	return kind

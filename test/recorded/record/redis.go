@@ -17,7 +17,7 @@ import (
 	goredis "github.com/redis/go-redis/v9"
 
 	"github.com/quorate/quorate/internal/cluster/anomaly"
-	"github.com/quorate/quorate/internal/cluster/redis"
+	"github.com/quorate/quorate/internal/cluster/redis/model"
 	"github.com/quorate/quorate/test/recorded"
 )
 
@@ -136,7 +136,7 @@ func (s *redisServer) read(ctx context.Context) recorded.Server {
 	if err != nil {
 		return out
 	}
-	n, err := redis.ParseNode(text(id), text(nodes), text(state), text(info))
+	n, err := model.ParseNode(text(id), text(nodes), text(state), text(info))
 	if err != nil {
 		return out
 	}

@@ -5,7 +5,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/quorate/quorate/internal/cluster/redis"
+	"github.com/quorate/quorate/internal/cluster/redis/acl"
+	"github.com/quorate/quorate/internal/cluster/redis/model"
 )
 
 // TestAPrimaryThatRestartedInPlaceIsCopiedWithoutAnOperator kills servers of a young cluster whose pods have never been replaced, also after
@@ -35,7 +36,7 @@ func TestAPrimaryThatRestartedInPlaceIsCopiedWithoutAnOperator(t *testing.T) {
 			w.run(primary)
 			w.answers(primary)
 			c := w.connect(replica)
-			var n *redis.Node
+			var n *model.Node
 			for end := time.Now().Add(unhurried); n == nil || !n.LinkUp; pause(t.Context(), 100*time.Millisecond) {
 				var err error
 				if n, err = c.Read(t.Context()); err != nil || time.Now().After(end) {
@@ -57,7 +58,7 @@ func TestNobodyCopiesAServerBeforeItIsOnDisk(t *testing.T) {
 			w.startAll()
 			p := w.pods["carts-0-0"]
 			w.answers(p)
-			admits := func() redis.Admission {
+			admits := func() model.Admission {
 				t.Helper()
 				n, err := w.connect(p).Read(t.Context())
 				if err != nil {
@@ -65,11 +66,11 @@ func TestNobodyCopiesAServerBeforeItIsOnDisk(t *testing.T) {
 				}
 				return n.Admits
 			}
-			for _, how := range []redis.Admission{redis.AdmitsForNow, redis.AdmitsForGood, redis.AdmitsForNow} {
+			for _, how := range []model.Admission{model.AdmitsForNow, model.AdmitsForGood, model.AdmitsForNow} {
 				if err := w.connect(p).AdmitReplicas(t.Context(), how); err != nil {
 					t.Fatal(err)
 				}
-				if how == redis.AdmitsForNow {
+				if how == model.AdmitsForNow {
 					if err := w.connect(p).SetUsers(t.Context(), nil, how); err != nil {
 						t.Fatal(err)
 					}
@@ -77,8 +78,8 @@ func TestNobodyCopiesAServerBeforeItIsOnDisk(t *testing.T) {
 				if got := admits(); got != how {
 					t.Errorf("it admits %d, want %d", got, how)
 				}
-				unknown := redis.User{Name: "app", On: true, Commands: []string{"-@all", "+nosuchcommand"}}
-				if err := w.connect(p).SetUsers(t.Context(), []redis.User{unknown}, how); err == nil {
+				unknown := acl.User{Name: "app", On: true, Commands: []string{"-@all", "+nosuchcommand"}}
+				if err := w.connect(p).SetUsers(t.Context(), []acl.User{unknown}, how); err == nil {
 					t.Error("a server takes a command that it does not know")
 				}
 				if got := admits(); got != how {
@@ -87,7 +88,7 @@ func TestNobodyCopiesAServerBeforeItIsOnDisk(t *testing.T) {
 				w.kill(p)
 				w.run(p)
 				w.answers(p)
-				want := map[redis.Admission]redis.Admission{redis.AdmitsForNow: redis.AdmitsNobody, redis.AdmitsForGood: redis.AdmitsForGood}[how]
+				want := map[model.Admission]model.Admission{model.AdmitsForNow: model.AdmitsNobody, model.AdmitsForGood: model.AdmitsForGood}[how]
 				if got := admits(); got != want {
 					t.Errorf("after %d, it admits %d when it has restarted in place, want %d", how, got, want)
 				}

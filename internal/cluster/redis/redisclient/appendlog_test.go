@@ -10,7 +10,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/quorate/quorate/internal/cluster/redis"
+	"github.com/quorate/quorate/internal/cluster/redis/history"
 	"github.com/quorate/quorate/test/skew"
 )
 
@@ -23,7 +23,7 @@ func TestAClockThatIsPutBack(t *testing.T) {
 			w := newWorld(t, engine, 1, 1, true)
 			w.startAll()
 			w.settle()
-			w.processes = redis.Processes{}
+			w.processes = history.Processes{}
 			p := w.pods[w.primary(t, 0)]
 			pid := strconv.Itoa(p.cmd.Process.Pid)
 			keeps := func() bool { return w.keeps(t, p) }

@@ -11,7 +11,10 @@ import (
 	goredis "github.com/redis/go-redis/v9"
 
 	"github.com/quorate/quorate/internal/cluster"
-	"github.com/quorate/quorate/internal/cluster/redis"
+	"github.com/quorate/quorate/internal/cluster/redis/model"
+	"github.com/quorate/quorate/internal/cluster/redis/planner"
+	"github.com/quorate/quorate/internal/cluster/redis/slots"
+	"github.com/quorate/quorate/internal/cluster/redis/steps"
 )
 
 // TestAKeyThatIsTooLargeStays moves all slots but the one whose key would hold its servers up for longer than the others wait for
@@ -36,7 +39,7 @@ func TestAKeyThatIsTooLargeStays(t *testing.T) {
 			w.cluster.Spec.Shards = 4
 			w.grow()
 			refusal := w.untilRefused()
-			if refusal.Reason != redis.ReasonKeyTooLarge || !strings.Contains(refusal.Message, fmt.Sprintf("a key of slot %d on carts-0-", slot)) {
+			if refusal.Reason != steps.ReasonKeyTooLarge || !strings.Contains(refusal.Message, fmt.Sprintf("a key of slot %d on carts-0-", slot)) {
 				t.Errorf("%s: %s", refusal.Reason, refusal.Message)
 			}
 			for _, p := range w.observe(t.Context()).Pods {
@@ -90,10 +93,10 @@ func (w *world) untilRefused() cluster.Refusal {
 	for ctx.Err() == nil {
 		s := w.observe(ctx)
 		left := 0
-		for _, m := range redis.Balance(owned(s), int(w.cluster.Spec.Shards)) {
+		for _, m := range slots.Balance(owned(s), int(w.cluster.Spec.Shards)) {
 			left += m.Slots.Count()
 		}
-		p := redis.Next(s)
+		p := planner.Next(s)
 		if p.Step != nil {
 			err := w.act(ctx, p.Step)
 			var refusal cluster.Refusal
@@ -108,11 +111,11 @@ func (w *world) untilRefused() cluster.Refusal {
 }
 
 // owned is what each shard has.
-func owned(s redis.State) []redis.Slots {
-	out := make([]redis.Slots, s.Spec.Shards)
+func owned(s model.State) []slots.Set {
+	out := make([]slots.Set, s.Spec.Shards)
 	for _, p := range s.Pods {
 		if p.Node != nil && p.Shard < len(out) {
-			out[p.Shard] = redis.Union(out[p.Shard], p.Node.Self().Slots)
+			out[p.Shard] = slots.Union(out[p.Shard], p.Node.Self().Slots)
 		}
 	}
 	return out

@@ -9,13 +9,16 @@ import (
 	goredis "github.com/redis/go-redis/v9"
 	"github.com/redis/go-redis/v9/maintnotifications"
 
-	"github.com/quorate/quorate/internal/cluster/redis"
+	"github.com/quorate/quorate/internal/cluster/redis/acl"
+	"github.com/quorate/quorate/internal/cluster/redis/model"
+	"github.com/quorate/quorate/internal/cluster/redis/planner"
+	"github.com/quorate/quorate/internal/cluster/redis/steps"
 )
 
 // client connects to one server as somebody who may do anything.
 func (w *world) client(p *process) *goredis.Client {
 	c := goredis.NewClient(&goredis.Options{
-		Addr: p.ip + ":6379", Username: "default", Password: w.passwords[redis.PasswordDefault], TLSConfig: w.tlsFor(p.name),
+		Addr: p.ip + ":6379", Username: "default", Password: w.passwords[acl.PasswordDefault], TLSConfig: w.tlsFor(p.name),
 		MaintNotificationsConfig: &maintnotifications.Config{Mode: maintnotifications.ModeDisabled},
 	})
 	w.t.Cleanup(func() { _ = c.Close() })
@@ -101,7 +104,7 @@ func TestIslandsAreLeftAlone(t *testing.T) {
 					}
 				}
 			}
-			w.settleUntil(redis.ReasonIslands)
+			w.settleUntil(planner.ReasonIslands)
 			pause(t.Context(), 2*nodeTimeout)
 			if after := w.sizes(); !slices.Equal(before, after) {
 				t.Errorf("the servers had %v keys and have %v", before, after)
@@ -120,7 +123,7 @@ func TestTheOperatorCannotThrowDataAway(t *testing.T) {
 			w.startAll()
 			w.settle()
 			for user, password := range map[string]string{
-				redis.UserOperator: w.passwords[redis.PasswordOperator], redis.UserMigration: w.passwords[redis.PasswordMigration],
+				acl.UserOperator: w.passwords[acl.PasswordOperator], acl.UserMigration: w.passwords[acl.PasswordMigration],
 			} {
 				o := w.client(w.pods["carts-0-0"]).Options()
 				o.Username, o.Password = user, password
@@ -210,9 +213,9 @@ func TestAReplicaThatWasAwayFollowsItsShard(t *testing.T) {
 }
 
 // oneSlot is the move of the first slot of a primary to another one.
-func (w *world) oneSlot(from, to *process) redis.SlotMove {
+func (w *world) oneSlot(from, to *process) steps.SlotMove {
 	w.t.Helper()
-	move := redis.SlotMove{From: from.name, To: to.name, ToAddr: redis.Address{IP: to.ip, Port: redis.ClientPort}, Patience: time.Second}
+	move := steps.SlotMove{From: from.name, To: to.name, ToAddr: model.Address{IP: to.ip, Port: model.ClientPort}, Patience: time.Second}
 	for _, p := range w.observe(w.t.Context()).Pods {
 		switch p.Name {
 		case from.name:

@@ -14,7 +14,8 @@ import (
 	goredis "github.com/redis/go-redis/v9"
 	"k8s.io/apimachinery/pkg/util/wait"
 
-	"github.com/quorate/quorate/internal/cluster/redis"
+	"github.com/quorate/quorate/internal/cluster/redis/acl"
+	"github.com/quorate/quorate/internal/cluster/redis/manifests"
 	clustertls "github.com/quorate/quorate/internal/cluster/tls"
 	"github.com/quorate/quorate/test/stores"
 )
@@ -36,8 +37,8 @@ func TestNothingThatClientsAreHandedOpensTheClusterBus(t *testing.T) {
 					t.Fatal(err)
 				}
 			}
-			for _, user := range []string{redis.UserDefault, "app"} {
-				handed := redis.Connection(w.cluster, domain, user, "secret", w.ca.Cert, nil)
+			for _, user := range []string{acl.UserDefault, "app"} {
+				handed := manifests.Connection(w.cluster, domain, user, "secret", w.ca.Cert, nil)
 				a := w.attack(handed)
 				if a.joins() {
 					t.Fatalf("the Secret of %s opens the cluster bus", user)
@@ -162,7 +163,7 @@ func (a *attacker) takeSlots() {
 // direct connects to one server as the default user.
 func (w *world) direct(p *process) *goredis.Client {
 	c := goredis.NewClient(&goredis.Options{
-		Addr: p.ip + ":6379", Username: redis.UserDefault, Password: w.passwords[redis.PasswordDefault],
+		Addr: p.ip + ":6379", Username: acl.UserDefault, Password: w.passwords[acl.PasswordDefault],
 		TLSConfig: w.tlsFor(p.name), Protocol: 2, DisableIdentity: true,
 	})
 	w.t.Cleanup(func() { _ = c.Close() })

@@ -10,7 +10,8 @@ import (
 	"time"
 
 	"github.com/quorate/quorate/internal/cluster"
-	"github.com/quorate/quorate/internal/cluster/redis"
+	"github.com/quorate/quorate/internal/cluster/redis/planner"
+	"github.com/quorate/quorate/internal/cluster/redis/steps"
 	clustertls "github.com/quorate/quorate/internal/cluster/tls"
 )
 
@@ -50,14 +51,14 @@ func TestRealCertificates(t *testing.T) {
 			} {
 				w.steps = nil
 				w.issue(phase.signing)
-				plan := redis.Next(w.observe(t.Context()))
-				if _, ok := plan.Step.(redis.ReloadCertificates); !ok {
+				plan := planner.Next(w.observe(t.Context()))
+				if _, ok := plan.Step.(steps.ReloadCertificates); !ok {
 					t.Fatalf("%s: planned %s: %s", phase.what, plan.Reason, plan.Message)
 				}
 				if err := w.act(t.Context(), plan.Step); err != nil { // Nothing has reached the pods yet.
 					t.Fatal(err)
 				}
-				if plan = redis.Next(w.observe(t.Context())); plan.Reason != redis.ReasonReloadCertificates {
+				if plan = planner.Next(w.observe(t.Context())); plan.Reason != steps.ReasonReloadCertificates {
 					t.Fatalf("%s: planned %s although servers show the old certificate", phase.what, plan.Reason)
 				}
 				w.project(phase.bundle)

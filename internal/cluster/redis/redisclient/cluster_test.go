@@ -10,7 +10,9 @@ import (
 	"time"
 
 	"github.com/quorate/quorate/internal/cluster"
-	"github.com/quorate/quorate/internal/cluster/redis"
+	"github.com/quorate/quorate/internal/cluster/redis/model"
+	"github.com/quorate/quorate/internal/cluster/redis/planner"
+	"github.com/quorate/quorate/internal/cluster/redis/steps"
 )
 
 // TestRealCluster runs the planner against real servers, from nothing through the faults that a cluster has to survive.
@@ -65,7 +67,7 @@ func comeBack(t *testing.T, w *world) {
 		w.steps = nil
 		p := w.pods[w.primary(t, 2)]
 		w.kill(p)
-		if err := os.RemoveAll(filepath.Join(p.dir, redis.AppendDir)); err != nil {
+		if err := os.RemoveAll(filepath.Join(p.dir, model.AppendDir)); err != nil {
 			t.Fatal(err)
 		}
 		w.recreate(p, false)
@@ -88,7 +90,7 @@ func comeBack(t *testing.T, w *world) {
 		w.steps = nil
 		p := w.pods[w.primary(t, 2)]
 		w.kill(p)
-		if err := os.RemoveAll(filepath.Join(p.dir, redis.AppendDir)); err != nil {
+		if err := os.RemoveAll(filepath.Join(p.dir, model.AppendDir)); err != nil {
 			t.Fatal(err)
 		}
 		w.writeFiles(p, false)
@@ -134,7 +136,7 @@ func handOver(t *testing.T, w *world, engine string) {
 		w.refuseReplicas(primary)
 		w.kill(replica)
 		w.recreate(replica, true)
-		w.settleUntil(redis.ReasonSync)
+		w.settleUntil(planner.ReasonSync)
 		id := w.nodeID(primary)
 		w.kill(primary)
 		w.expectNoSuccessor(primary, id)
@@ -157,20 +159,20 @@ func handOver(t *testing.T, w *world, engine string) {
 		w.settle()
 		plan := w.planRestart(t, from)
 		// Valkey 9 keeps the file that it received, and has everything on disk at once.
-		if plan.Reason != redis.ReasonDisk && !strings.HasPrefix(engine, "valkey-9") {
+		if plan.Reason != planner.ReasonDisk && !strings.HasPrefix(engine, "valkey-9") {
 			t.Fatalf("planned %s: %s, want to wait for the disk", plan.Reason, plan.Message)
 		}
-		for end := time.Now().Add(time.Minute); plan.Reason == redis.ReasonDisk && time.Now().Before(end); {
+		for end := time.Now().Add(time.Minute); plan.Reason == planner.ReasonDisk && time.Now().Before(end); {
 			pause(t.Context(), 100*time.Millisecond)
 			plan = w.planRestart(t, from)
 		}
-		if admit, ok := plan.Step.(redis.AdmitReplicas); ok { // It may be copied after a restart as well, now that it has everything on disk.
+		if admit, ok := plan.Step.(steps.AdmitReplicas); ok { // It may be copied after a restart as well, now that it has everything on disk.
 			if err := w.act(t.Context(), admit); err != nil {
 				t.Fatal(err)
 			}
 			plan = w.planRestart(t, from)
 		}
-		if _, ok := plan.Step.(redis.Failover); !ok {
+		if _, ok := plan.Step.(steps.Failover); !ok {
 			t.Fatalf("planned %s: %s, want a failover", plan.Reason, plan.Message)
 		}
 		if err := w.act(t.Context(), plan.Step); err != nil {
@@ -185,7 +187,7 @@ func handOver(t *testing.T, w *world, engine string) {
 		w.steps = nil
 		from := w.primary(t, 0)
 		plan := w.planRestart(t, from)
-		if _, ok := plan.Step.(redis.Failover); !ok {
+		if _, ok := plan.Step.(steps.Failover); !ok {
 			t.Fatalf("planned %s (%s), want a failover", plan.Step, plan.Message)
 		}
 		started := time.Now()
@@ -232,7 +234,7 @@ func (w *world) planRestart(t *testing.T, pod string) cluster.Plan {
 	for i := range s.Pods {
 		s.Pods[i].Outdated = s.Pods[i].Name == pod
 	}
-	return redis.Next(s)
+	return planner.Next(s)
 }
 
 // primary names the pod that owns the slots of a shard.

@@ -17,7 +17,9 @@ import (
 	"k8s.io/utils/ptr"
 
 	"github.com/quorate/quorate/api/v1alpha1"
-	"github.com/quorate/quorate/internal/cluster/redis"
+	"github.com/quorate/quorate/internal/cluster/redis/acl"
+	"github.com/quorate/quorate/internal/cluster/redis/config"
+	"github.com/quorate/quorate/internal/cluster/redis/software"
 	"github.com/quorate/quorate/test/loopback"
 	"github.com/quorate/quorate/test/stores"
 )
@@ -33,7 +35,7 @@ func TestServersReadBackWhatWasWritten(t *testing.T) {
 		t.Run(engine, func(t *testing.T) {
 			t.Parallel()
 			server := stores.Newest(t, engine)
-			want := redis.Account(userWith(patterns), "secret")
+			want := acl.Account(userWith(patterns), "secret")
 			for i, password := range passwords {
 				c := startWith(t, server.Program(), server.Version, password, want)
 				if got, err := c.ConfigGet(t.Context(), "masterauth").Result(); err != nil || got["masterauth"] != password {
@@ -61,7 +63,7 @@ func TestServersTellAccountsInTheWordsThatAreWanted(t *testing.T) {
 				Channels: []v1alpha1.RedisPattern{"app:*", "*"}, Categories: []v1alpha1.RedisCategory{"read", "write"},
 				Commands: []v1alpha1.RedisCommand{"memory|usage", "memory"},
 			}}
-			want := redis.Account(u, "secret")
+			want := acl.Account(u, "secret")
 			c := startWith(t, server.Program(), server.Version, "", want)
 			tells(t, c, want, server.Version)
 			for command, allowed := range map[string]bool{"SET app:1 x": true, "FUNCTION FLUSH": false, "FUNCTION LIST": false, "SET in:1 x": false} {
@@ -74,14 +76,14 @@ func TestServersTellAccountsInTheWordsThatAreWanted(t *testing.T) {
 				}
 			}
 			u.Spec.Keys, u.Spec.Commands = append(u.Spec.Keys, v1alpha1.RedisKeys{Pattern: "*", Access: v1alpha1.RedisReadWrite}), []v1alpha1.RedisCommand{"function|list"}
-			want = redis.Account(u, "secret")
+			want = acl.Account(u, "secret")
 			c = startWith(t, server.Program(), server.Version, "", want)
 			tells(t, c, want, server.Version)
 			if got, err := c.Do(t.Context(), "ACL", "DRYRUN", want.Name, "FUNCTION", "LIST").Text(); err != nil || got != "OK" {
 				t.Errorf("what is named alone is not allowed: %s, %v", got, err)
 			}
 			u.Spec.Commands = []v1alpha1.RedisCommand{"function"}
-			want = redis.Account(u, "secret")
+			want = acl.Account(u, "secret")
 			tells(t, startWith(t, server.Program(), server.Version, "", want), want, server.Version)
 		})
 	}
@@ -98,11 +100,11 @@ func userWith(patterns []string) *v1alpha1.RedisUser {
 }
 
 // startWith runs a server with the file of a pod, and with a file of users.
-func startWith(t *testing.T, binary, version, password string, user redis.User) *goredis.Client {
+func startWith(t *testing.T, binary, version, password string, user acl.User) *goredis.Client {
 	t.Helper()
 	dir, port := t.TempDir(), loopback.Port(t)
-	users := redis.UsersText([]redis.User{{Name: redis.UserDefault, On: true, NoPassword: true, Keys: []string{"~*"}, Channels: []string{"&*"}, Commands: []string{"+@all"}}, user}, true)
-	config, err := redis.PodConfig(fmt.Sprintf("port %d\nbind 127.0.0.1\ndir %s\nsave \"\"\naclfile %s/users.acl\n", port, dir, dir), redis.PodFacts{
+	users := acl.UsersText([]acl.User{{Name: acl.UserDefault, On: true, NoPassword: true, Keys: []string{"~*"}, Channels: []string{"&*"}, Commands: []string{"+@all"}}, user}, true)
+	config, err := config.PodConfig(fmt.Sprintf("port %d\nbind 127.0.0.1\ndir %s\nsave \"\"\naclfile %s/users.acl\n", port, dir, dir), config.PodFacts{
 		Name: "carts-0-0", IP: "127.0.0.1", Host: "carts-0-0.example", Engine: string(v1alpha1.EngineRedis), Version: version, ReplicationPassword: password, Replicated: true,
 	})
 	if err != nil {
@@ -136,21 +138,21 @@ func startWith(t *testing.T, binary, version, password string, user redis.User) 
 }
 
 // tells fails unless the server knows the user as it was written.
-func tells(t *testing.T, c *goredis.Client, want redis.User, version string) {
+func tells(t *testing.T, c *goredis.Client, want acl.User, version string) {
 	t.Helper()
 	lines, err := c.Do(t.Context(), "ACL", "LIST").StringSlice()
 	if err != nil {
 		t.Fatal(err)
 	}
-	users, err := redis.ParseUsers(lines)
+	users, err := acl.ParseUsers(lines)
 	if err != nil {
 		t.Fatal(err)
 	}
-	i := slices.IndexFunc(users, func(u redis.User) bool { return u.Name == want.Name })
+	i := slices.IndexFunc(users, func(u acl.User) bool { return u.Name == want.Name })
 	if i < 0 {
 		t.Fatalf("the server has no user %s: %q", want.Name, lines)
 	}
-	if !users[i].IsAccount(want, redis.Software{Engine: v1alpha1.EngineRedis, Version: version}) {
+	if !users[i].IsAccount(want, software.Release{Engine: v1alpha1.EngineRedis, Version: version}) {
 		t.Errorf("the server tells\n%+v, written was\n%+v", users[i], want)
 	}
 	if len(users) != 2 {

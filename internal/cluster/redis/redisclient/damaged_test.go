@@ -15,7 +15,7 @@ import (
 	goredis "github.com/redis/go-redis/v9"
 	"github.com/redis/go-redis/v9/maintnotifications"
 
-	"github.com/quorate/quorate/internal/cluster/redis"
+	"github.com/quorate/quorate/internal/cluster/redis/model"
 	"github.com/quorate/quorate/test/loopback"
 	"github.com/quorate/quorate/test/stores"
 )
@@ -104,9 +104,9 @@ func (v volume) edit(pattern string, change func([]byte) []byte) {
 }
 
 const (
-	base     = redis.AppendDir + "/*.base.rdb"
-	incr     = redis.AppendDir + "/*.incr.aof"
-	manifest = redis.AppendDir + "/*.manifest"
+	base     = model.AppendDir + "/*.base.rdb"
+	incr     = model.AppendDir + "/*.incr.aof"
+	manifest = model.AppendDir + "/*.manifest"
 )
 
 // overwritten has other bytes in the middle, more than one value has.
@@ -141,7 +141,7 @@ func TestServersThatCannotReadTheirDataAreToldFromOthers(t *testing.T) {
 			"the log is gone":                     {do: func(v volume) { must(v.t, os.Remove(v.file(incr))) }},
 			"the manifest is nonsense":            {do: func(v volume) { v.edit(manifest, overwritten(0)) }},
 			"nodes.conf is nonsense": {
-				do: func(v volume) { v.edit(redis.NodesFile, func([]byte) []byte { return []byte("nonsense\n") }) }, may: strings.HasPrefix(engine, "valkey"),
+				do: func(v volume) { v.edit(model.NodesFile, func([]byte) []byte { return []byte("nonsense\n") }) }, may: strings.HasPrefix(engine, "valkey"),
 			},
 			"the log is cut off":                  {do: func(v volume) { v.edit(incr, func(raw []byte) []byte { return raw[:len(raw)-7] }) }, runs: true},
 			"a later version may have written it": {with: former, runs: former == engine, may: true},
@@ -179,7 +179,7 @@ func TestServersThatCannotReadTheirDataAreToldFromOthers(t *testing.T) {
 				raw, err := os.ReadFile(log)
 				must(t, err)
 				const kept = 2048 // As much as Kubernetes keeps of what a container said.
-				words := redis.FatalStart(string(raw[max(0, len(raw)-kept):]))
+				words := model.FatalStart(string(raw[max(0, len(raw)-kept):]))
 				if (words == "") != damage.may {
 					t.Errorf("%q is taken for the reason of\n%s", words, raw)
 				}

@@ -9,7 +9,11 @@ import (
 	"k8s.io/utils/ptr"
 
 	"github.com/quorate/quorate/api/v1alpha1"
-	"github.com/quorate/quorate/internal/cluster/redis"
+	"github.com/quorate/quorate/internal/cluster/redis/acl"
+	"github.com/quorate/quorate/internal/cluster/redis/config"
+	"github.com/quorate/quorate/internal/cluster/redis/model"
+	"github.com/quorate/quorate/internal/cluster/redis/planner"
+	"github.com/quorate/quorate/internal/cluster/redis/steps"
 )
 
 // unhurried is a node timeout in which no server misses another one while a test runs.
@@ -28,12 +32,12 @@ func newUnhurried(t *testing.T, engine string) *world {
 }
 
 // untilElected looks at a cluster until somebody is to be elected.
-func (w *world) untilElected(t *testing.T) (redis.State, redis.Elect) {
+func (w *world) untilElected(t *testing.T) (model.State, steps.Elect) {
 	t.Helper()
 	for end := time.Now().Add(unhurried / 2); ; pause(t.Context(), 20*time.Millisecond) {
 		s := w.observe(t.Context())
-		plan := redis.Next(s)
-		if elect, ok := plan.Step.(redis.Elect); ok {
+		plan := planner.Next(s)
+		if elect, ok := plan.Step.(steps.Elect); ok {
 			return s, elect
 		}
 		if plan.Step != nil || time.Now().After(end) {
@@ -70,7 +74,7 @@ func TestADeadPrimaryIsReplacedBeforeItIsMissed(t *testing.T) {
 				}
 			}
 			s.Spec.ReplaceDead = false
-			if plan := redis.Next(s); plan.Step != nil {
+			if plan := planner.Next(s); plan.Step != nil {
 				t.Errorf("planned %s, and it is to be waited for", plan.Step)
 			}
 			if err := w.act(t.Context(), elect); err != nil {
@@ -130,13 +134,13 @@ func TestAnOldCopyIsNotElected(t *testing.T) {
 			w.startAll()
 			w.settle()
 			primary := w.pods[w.primary(t, 0)]
-			for _, args := range [][]any{{"ACL", "SETUSER", redis.UserReplication, "off"}, {"CLIENT", "KILL", "TYPE", "replica"}} {
+			for _, args := range [][]any{{"ACL", "SETUSER", acl.UserReplication, "off"}, {"CLIENT", "KILL", "TYPE", "replica"}} {
 				if err := w.do(primary, args...); err != nil {
 					t.Fatal(err)
 				}
 			}
 			w.write(w.clients())
-			pause(t.Context(), redis.Validity(time.Second)+2*time.Second)
+			pause(t.Context(), config.Validity(time.Second)+2*time.Second)
 			w.kill(primary)
 			pause(t.Context(), 8*time.Second) // An election takes three or four.
 			w.run(primary)

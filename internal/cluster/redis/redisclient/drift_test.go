@@ -3,7 +3,7 @@ package redisclient_test
 import (
 	"testing"
 
-	"github.com/quorate/quorate/internal/cluster/redis"
+	"github.com/quorate/quorate/internal/cluster/redis/config"
 )
 
 // TestAParameterThatAClientChangesIsSetBack has a client change every pinned parameter of all servers, and ends all of them once they have their own values
@@ -63,7 +63,7 @@ func (w *world) allOnDisk(t *testing.T) bool {
 // hasItsConfiguration compares what servers answer with what they were started with.
 func (w *world) hasItsConfiguration(t *testing.T) {
 	t.Helper()
-	want, err := redis.LiveConfig(&w.cluster.Spec)
+	want, err := config.LiveConfig(&w.cluster.Spec)
 	must(t, err)
 	for _, p := range w.observe(t.Context()).Pods {
 		for name, value := range want {

@@ -16,7 +16,8 @@ import (
 	goredis "github.com/redis/go-redis/v9"
 	"github.com/redis/go-redis/v9/maintnotifications"
 
-	"github.com/quorate/quorate/internal/cluster/redis"
+	"github.com/quorate/quorate/internal/cluster/redis/model"
+	"github.com/quorate/quorate/internal/cluster/redis/steps"
 )
 
 // outsideHost is the DNS name that clients outside are sent to with NodePort. With LoadBalancer every pod has a name below it.
@@ -24,28 +25,28 @@ const outsideHost = "outside.example.com"
 
 // door is where a pod is reached from outside.
 type door struct {
-	redis.Announcement
+	model.Announcement
 	// inside is the address of the Service inside; empty without one.
 	inside string
 }
 
-func (w *world) announcement(pod string) redis.Announcement {
+func (w *world) announcement(pod string) model.Announcement {
 	if d := w.outside[pod]; d != nil {
 		return d.Announcement
 	}
-	return redis.Announcement{}
+	return model.Announcement{}
 }
 
-func (w *world) doors() []redis.Door {
-	var out []redis.Door
+func (w *world) doors() []model.Door {
+	var out []model.Door
 	for pod, d := range w.outside {
-		out = append(out, redis.Door{Pod: pod, Announcement: d.Announcement, NodePort: max(d.Port, d.TLSPort)})
+		out = append(out, model.Door{Pod: pod, Announcement: d.Announcement, NodePort: max(d.Port, d.TLSPort)})
 	}
 	return out
 }
 
 // withdraw deletes Services.
-func (w *world) withdraw(s redis.Withdraw) {
+func (w *world) withdraw(s steps.Withdraw) {
 	w.change.Lock()
 	defer w.change.Unlock()
 	for _, e := range s.Services {
@@ -55,10 +56,10 @@ func (w *world) withdraw(s redis.Withdraw) {
 }
 
 // exposed are the Services inside. Those of pods that there are stay.
-func (w *world) exposed() []redis.Exposure {
-	var out []redis.Exposure
+func (w *world) exposed() []model.Exposure {
+	var out []model.Exposure
 	for pod, d := range w.open {
-		out = append(out, redis.Exposure{Name: pod, Pod: pod, Inside: redis.Address{IP: d.IP, Port: max(d.Port, d.TLSPort)}, Wanted: w.pods[pod] != nil && w.outside[pod] != nil})
+		out = append(out, model.Exposure{Name: pod, Pod: pod, Inside: model.Address{IP: d.IP, Port: max(d.Port, d.TLSPort)}, Wanted: w.pods[pod] != nil && w.outside[pod] != nil})
 	}
 	return out
 }
@@ -71,7 +72,7 @@ func (w *world) enter(host, port string) (string, bool) {
 		p := w.pods[pod]
 		at := strconv.Itoa(max(d.Port, d.TLSPort))
 		if at == "0" {
-			at = strconv.Itoa(redis.ClientPort)
+			at = strconv.Itoa(model.ClientPort)
 		}
 		if p != nil && d.Host == host && at == port {
 			return p.ip + ":6379", true
@@ -86,7 +87,7 @@ func (w *world) balance() {
 	defer w.change.Unlock()
 	w.outside = map[string]*door{}
 	for name := range w.pods {
-		w.outside[name] = &door{Announcement: redis.Announcement{Host: name + "." + outsideHost}}
+		w.outside[name] = &door{Announcement: model.Announcement{Host: name + "." + outsideHost}}
 	}
 	w.open = w.outside
 }
@@ -106,13 +107,13 @@ func (w *world) openPorts() {
 		}
 		n := 10*p.shard + p.ordinal
 		d := &door{inside: fmt.Sprintf("%s.%d", w.subnet, 150+n)}
-		d.Announcement = redis.Announcement{Host: outsideHost, IP: d.inside, Port: 31000 + n}
+		d.Announcement = model.Announcement{Host: outsideHost, IP: d.inside, Port: 31000 + n}
 		if w.secure() {
 			d.Port, d.TLSPort = 0, d.Port
 		}
 		w.outside[name] = d
-		w.relay(name, fmt.Sprintf("%s:%d", d.inside, 31000+n), redis.ClientPort)
-		w.relay(name, fmt.Sprintf("%s:%d", d.inside, redis.BusPort), redis.BusPort)
+		w.relay(name, fmt.Sprintf("%s:%d", d.inside, 31000+n), model.ClientPort)
+		w.relay(name, fmt.Sprintf("%s:%d", d.inside, model.BusPort), model.BusPort)
 	}
 }
 
@@ -168,7 +169,7 @@ func (w *world) outsider() *goredis.ClusterClient {
 	for _, d := range w.outside {
 		port := max(d.Port, d.TLSPort)
 		if port == 0 {
-			port = redis.ClientPort
+			port = model.ClientPort
 		}
 		addrs = append(addrs, fmt.Sprintf("%s:%d", d.Host, port))
 	}
@@ -336,7 +337,7 @@ func TestAFreshClusterIsReachedByNodePorts(t *testing.T) {
 			w.write(c)
 			w.expect(c)
 			for _, step := range w.steps {
-				if strings.Contains(step, redis.ReasonAnnounce) {
+				if strings.Contains(step, steps.ReasonAnnounce) {
 					t.Errorf("a server had to be told: %s", step)
 				}
 			}

@@ -8,16 +8,15 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/quorate/quorate/internal/cluster/redis/steps"
 	goredis "github.com/redis/go-redis/v9"
-
-	"github.com/quorate/quorate/internal/cluster/redis"
 )
 
 // Failover sends CLUSTER FAILOVER [FORCE|TAKEOVER] and watches the role until the replica is primary. The command only begins the
 // failover, and sending it again would begin it anew.
-func (c *Client) Failover(ctx context.Context, how redis.FailoverMode) error {
+func (c *Client) Failover(ctx context.Context, how steps.FailoverMode) error {
 	limit, args := failoverTimeout, []any{"CLUSTER", "FAILOVER"}
-	if how == redis.FailoverPlanned {
+	if how == steps.FailoverPlanned {
 		limit = plannedTimeout
 	} else {
 		args = append(args, string(how))
@@ -30,20 +29,20 @@ func (c *Client) Failover(ctx context.Context, how redis.FailoverMode) error {
 	case errors.As(err, &refused), errors.As(err, &network) && network.Op == "dial": // It was not begun.
 		return err
 	case err != nil:
-		return fmt.Errorf("%w: %w", redis.ErrUndecided, err)
+		return fmt.Errorf("%w: %w", steps.ErrUndecided, err)
 	}
 	tick := time.NewTicker(failoverPoll)
 	defer tick.Stop()
 	for {
 		select {
 		case <-ctx.Done():
-			return fmt.Errorf("the replica was not promoted: %w: %w", redis.ErrUndecided, context.Cause(ctx))
+			return fmt.Errorf("the replica was not promoted: %w: %w", steps.ErrUndecided, context.Cause(ctx))
 		case <-tick.C:
 		}
 		leads, err := c.Leads(ctx)
 		switch {
 		case err != nil:
-			return fmt.Errorf("%w: %w", redis.ErrUndecided, err)
+			return fmt.Errorf("%w: %w", steps.ErrUndecided, err)
 		case leads:
 			return nil
 		}
@@ -57,7 +56,7 @@ func (c *Client) Leads(ctx context.Context) (bool, error) {
 	role, err := c.rdb.Do(ctx, "ROLE").Slice()
 	switch {
 	case errors.Is(err, syscall.ECONNREFUSED):
-		return false, fmt.Errorf("ROLE: %w: %w", redis.ErrNotRunning, err)
+		return false, fmt.Errorf("ROLE: %w: %w", steps.ErrNotRunning, err)
 	case err != nil:
 		return false, fmt.Errorf("ROLE: %w", err)
 	}

@@ -5,8 +5,8 @@ import (
 	"net"
 	"testing"
 
-	"github.com/quorate/quorate/internal/cluster/redis"
 	"github.com/quorate/quorate/internal/cluster/redis/redisclient"
+	"github.com/quorate/quorate/internal/cluster/redis/slots"
 )
 
 // FuzzReplies answers commands with anything, first of all that which begins a connection if it is
@@ -24,7 +24,7 @@ func FuzzReplies(f *testing.F) {
 		for _, ask := range []func(*redisclient.Client) error{
 			func(c *redisclient.Client) error { _, err := c.Read(t.Context()); return err },
 			func(c *redisclient.Client) error {
-				_, err := c.SlotStats(t.Context(), redis.NewSlots(redis.Range{From: 0, To: 1}))
+				_, err := c.SlotStats(t.Context(), slots.New(slots.Range{From: 0, To: 1}))
 				return err
 			},
 		} {

@@ -11,7 +11,9 @@ import (
 	"github.com/fsnotify/fsnotify"
 	"k8s.io/utils/ptr"
 
-	"github.com/quorate/quorate/internal/cluster/redis"
+	"github.com/quorate/quorate/internal/cluster/redis/model"
+	"github.com/quorate/quorate/internal/cluster/redis/planner"
+	"github.com/quorate/quorate/internal/cluster/redis/steps"
 )
 
 // TestAnHeirThatStandsStillLosesNothing has a client write while a shard is handed over to a replica that stands still for longer than
@@ -61,8 +63,8 @@ func (w *world) handOverWhile(t *testing.T, moment int, still time.Duration) (to
 		if from == to {
 			to = "carts-0-0"
 		}
-		w.awaitState(func(s redis.State) bool { return everybodyHasForReplica(s, to) })
-		steps := redis.Lift(w.observe(t.Context()), redis.Failover{Shard: 0, From: from, To: to})
+		w.awaitState(func(s model.State) bool { return everybodyHasForReplica(s, to) })
+		steps := planner.Lift(w.observe(t.Context()), steps.Failover{Shard: 0, From: from, To: to})
 		step := steps[len(steps)-1]
 		for _, before := range steps[:len(steps)-1] {
 			must(t, w.act(t.Context(), before))
@@ -82,9 +84,9 @@ func (w *world) handOverWhile(t *testing.T, moment int, still time.Duration) (to
 }
 
 // everybodyHasForReplica tells whether all servers know that one is a replica. Until then nobody votes for it, and its primary does not listen.
-func everybodyHasForReplica(s redis.State, name string) bool {
-	i := slices.IndexFunc(s.Pods, func(p redis.Pod) bool { return p.Name == name && p.Node != nil })
-	return i >= 0 && !slices.ContainsFunc(s.Pods, func(p redis.Pod) bool {
+func everybodyHasForReplica(s model.State, name string) bool {
+	i := slices.IndexFunc(s.Pods, func(p model.Pod) bool { return p.Name == name && p.Node != nil })
+	return i >= 0 && !slices.ContainsFunc(s.Pods, func(p model.Pod) bool {
 		if p.Node == nil {
 			return true
 		}
@@ -113,8 +115,8 @@ func (p *process) standStill(t *testing.T, n int, d time.Duration, end <-chan st
 				stood <- false
 				return
 			case e := <-files.Events:
-				inPlace := e.Has(fsnotify.Write) && strings.HasSuffix(e.Name, redis.NodesFile)
-				anew := e.Has(fsnotify.Create) && strings.Contains(e.Name, redis.NodesFile+".tmp-")
+				inPlace := e.Has(fsnotify.Write) && strings.HasSuffix(e.Name, model.NodesFile)
+				anew := e.Has(fsnotify.Create) && strings.Contains(e.Name, model.NodesFile+".tmp-")
 				if inPlace || anew {
 					n--
 				}

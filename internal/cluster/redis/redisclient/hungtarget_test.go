@@ -11,7 +11,7 @@ import (
 	goredis "github.com/redis/go-redis/v9"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	"github.com/quorate/quorate/internal/cluster/redis"
+	"github.com/quorate/quorate/internal/cluster/redis/model"
 )
 
 // hungTimeout is after which time servers are taken for dead here, so long that a busy machine alone does not hold one up for as long.
@@ -56,11 +56,11 @@ func TestKeysForATargetThatHangsHoldUpTheSourceForAMoment(t *testing.T) {
 		w.startAll()
 		w.settle()
 		c, from, to := w.clients(), w.pods["carts-0-0"], w.pods["carts-1-0"]
-		var small [][]redis.Key
+		var small [][]model.Key
 		for i := 0; len(small) < 65; i++ {
 			if key := fmt.Sprintf("key-%d", i); c.ClusterKeySlot(t.Context(), key).Val() < 16384/3 {
 				must(t, c.Set(t.Context(), key, "value", 0).Err())
-				small = append(small, []redis.Key{{Name: key, Bytes: 64}})
+				small = append(small, []model.Key{{Name: key, Bytes: 64}})
 			}
 		}
 		large := small[64]
@@ -71,7 +71,7 @@ func TestKeysForATargetThatHangsHoldUpTheSourceForAMoment(t *testing.T) {
 		must(t, c.Set(t.Context(), large[0].Name, noise, 0).Err())
 		large[0].Bytes = int64(len(noise))
 		const patience = hungTimeout / 6
-		for name, batches := range map[string][][]redis.Key{"small": small[1:64], "large": append([][]redis.Key{large}, small[1:64]...)} {
+		for name, batches := range map[string][][]model.Key{"small": small[1:64], "large": append([][]model.Key{large}, small[1:64]...)} {
 			source := w.mover(from)
 			var err error
 			for end := time.Now().Add(30 * time.Second); err == nil || !strings.Contains(err.Error(), "MOVED"); { // The server has a connection from before.
@@ -110,7 +110,7 @@ func TestASourceThatHangsHoldsUpTheOperatorForAMoment(t *testing.T) {
 	must(t, err)
 	must(t, from.cmd.Process.Signal(syscall.SIGSTOP))
 	began := time.Now()
-	_, err = source.Send(t.Context(), w.address(to), [][]redis.Key{{{Name: "a", Bytes: 1}}, {{Name: "b", Bytes: 1}}}, false, nodeTimeout/5)
+	_, err = source.Send(t.Context(), w.address(to), [][]model.Key{{{Name: "a", Bytes: 1}}, {{Name: "b", Bytes: 1}}}, false, nodeTimeout/5)
 	took := time.Since(began)
 	must(t, from.cmd.Process.Signal(syscall.SIGCONT))
 	if err == nil || took > 10*time.Second {

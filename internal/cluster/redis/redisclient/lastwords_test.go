@@ -12,13 +12,14 @@ import (
 	corev1ac "k8s.io/client-go/applyconfigurations/core/v1"
 	metav1ac "k8s.io/client-go/applyconfigurations/meta/v1"
 
-	"github.com/quorate/quorate/internal/cluster/redis"
+	"github.com/quorate/quorate/internal/cluster/redis/acl"
+	"github.com/quorate/quorate/internal/cluster/redis/manifests"
 )
 
 // lastWords is what the pod of a server does before that is told to end, with the files that a Secret brings to it.
 func (w *world) lastWords(ctx context.Context, p *process, secret map[string]string) *exec.Cmd {
 	w.t.Helper()
-	b := redis.Builder{Cluster: w.cluster, Owner: metav1ac.OwnerReference().WithName("carts"), Domain: domain, AgentImage: "quorate:1"}
+	b := manifests.Builder{Cluster: w.cluster, Owner: metav1ac.OwnerReference().WithName("carts"), Domain: domain, AgentImage: "quorate:1"}
 	if w.secure() {
 		b.TLSSecret = "carts-server-tls"
 	}
@@ -58,14 +59,14 @@ func TestAPrimaryWaitsToHandOverAfterItsPasswordWasReplaced(t *testing.T) {
 		w := newReplicatedWorld(t, engine, 1, secure)
 		w.startAll()
 		w.settle()
-		introduced := redis.Introduce(w.passwords, map[string]string{
-			redis.PasswordDefault: "second", redis.PasswordOperator: "second-op", redis.PasswordReplication: `second "\\x41`, redis.PasswordMigration: "second-mig",
+		introduced := acl.Introduce(w.passwords, map[string]string{
+			acl.PasswordDefault: "second", acl.PasswordOperator: "second-op", acl.PasswordReplication: `second "\\x41`, acl.PasswordMigration: "second-mig",
 		})
 		w.passwords = introduced
 		w.settle()
 		time.Sleep(hold)
 		w.settle()
-		if (redis.Access{Passwords: w.passwords}).Replacing() {
+		if (acl.Access{Passwords: w.passwords}).Replacing() {
 			t.Fatalf("the passwords are still being replaced\n%s", strings.Join(w.steps, "\n"))
 		}
 		for name, secret := range map[string]map[string]string{

@@ -15,7 +15,8 @@ import (
 	"k8s.io/utils/ptr"
 
 	"github.com/quorate/quorate/api/v1alpha1"
-	"github.com/quorate/quorate/internal/cluster/redis"
+	"github.com/quorate/quorate/internal/cluster/redis/acl"
+	"github.com/quorate/quorate/internal/cluster/redis/config"
 )
 
 // TestEveryServerTakesWhatIsCalledLive sets every good value of every live parameter as the operator's user, and reads it back.
@@ -33,7 +34,7 @@ func TestEveryServerTakesWhatIsCalledLive(t *testing.T) {
 			number := 0
 			for name, values := range w.liveValues(t) {
 				for _, value := range values {
-					want := redis.Normal(name, value)
+					want := config.Normal(name, value)
 					if err := c.Configure(t.Context(), map[string]string{name: want}); err != nil {
 						t.Errorf("%s %q: %v", name, value, err)
 						continue
@@ -61,8 +62,8 @@ func (w *world) liveValues(t *testing.T) map[string][]string {
 		"maxmemory-policy": {"allkeys-lru", "noeviction"}, "min-replicas-to-write": {"1", "0"},
 	}
 	for name := range everyParameter(t, w.cluster.Spec, 0) {
-		if slices.Contains(redis.LiveParameters(), name) {
-			out[name] = redis.FreeParameters[name].Value.Good
+		if slices.Contains(config.LiveParameters(), name) {
+			out[name] = config.FreeParameters[name].Value.Good
 		}
 	}
 	out["activedefrag"] = []string{"no"} // See everyParameter.
@@ -85,8 +86,8 @@ func TestTheDocumentTellsWhatIsLive(t *testing.T) {
 	want := map[string]bool{
 		"appendfsync": true, "cluster-node-timeout": true, "maxmemory": true, "maxmemory-policy": true, "min-replicas-to-write": true,
 	}
-	for name := range redis.FreeParameters {
-		want[name] = redis.Live(name)
+	for name := range config.FreeParameters {
+		want[name] = config.Live(name)
 	}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("what is live (-code +document):\n%s", diff)
@@ -117,7 +118,7 @@ func TestARealClusterIsConfigured(t *testing.T) {
 			took := w.settle()
 			l.end(w, c)
 			t.Logf("after %s\n%s", took, strings.Join(w.steps, "\n"))
-			want, err := redis.LiveConfig(&w.cluster.Spec)
+			want, err := config.LiveConfig(&w.cluster.Spec)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -154,7 +155,7 @@ func TestAServerThatDoesNotTellItsSettingsCanBeRead(t *testing.T) {
 	w.startAll()
 	p := w.pods["carts-0-0"]
 	w.answers(p)
-	if err := w.do(p, "ACL", "SETUSER", redis.UserOperator, "-config|get"); err != nil {
+	if err := w.do(p, "ACL", "SETUSER", acl.UserOperator, "-config|get"); err != nil {
 		t.Fatal(err)
 	}
 	c := w.connect(p)

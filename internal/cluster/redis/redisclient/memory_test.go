@@ -15,7 +15,8 @@ import (
 	"k8s.io/apimachinery/pkg/api/resource"
 	"k8s.io/utils/ptr"
 
-	"github.com/quorate/quorate/internal/cluster/redis"
+	"github.com/quorate/quorate/internal/cluster/redis/model"
+	"github.com/quorate/quorate/internal/cluster/redis/planner"
 )
 
 // limit gives the containers of all servers so much memory, as far as the planner lets it.
@@ -27,7 +28,7 @@ func (w *world) limit(memory string) {
 func (w *world) wantSetting(name, want string) {
 	w.t.Helper()
 	pods := w.observe(w.t.Context()).Pods
-	for tries := 0; tries < 10 && slices.ContainsFunc(pods, func(p redis.Pod) bool { return p.Node == nil }); tries++ {
+	for tries := 0; tries < 10 && slices.ContainsFunc(pods, func(p model.Pod) bool { return p.Node == nil }); tries++ {
 		pause(w.t.Context(), time.Second)
 		pods = w.observe(w.t.Context()).Pods
 	}
@@ -82,7 +83,7 @@ func TestMemoryOfARealClusterFollowsItsLimit(t *testing.T) {
 
 			w.enlargeTo(c, 100)
 			w.limit("128Mi")
-			w.settleUntil(redis.ReasonNoRoom)
+			w.settleUntil(planner.ReasonNoRoom)
 			w.enlargeTo(c, 110) // Writes go on.
 			w.limit("256Mi")
 			w.settle()
@@ -223,7 +224,7 @@ func (w *world) refusesWithoutReplica(refused *refusals, c *goredis.ClusterClien
 			if time.Since(began) > 20*time.Second {
 				w.t.Fatalf("not %s: %v", what, err)
 			}
-			if p := redis.Next(w.observe(w.t.Context())); p.Step != nil {
+			if p := planner.Next(w.observe(w.t.Context())); p.Step != nil {
 				if err := w.act(w.t.Context(), p.Step); err != nil {
 					w.t.Log(err)
 				}

@@ -13,8 +13,10 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"github.com/quorate/quorate/internal/cluster/redis"
+	"github.com/quorate/quorate/internal/cluster/redis/acl"
 	"github.com/quorate/quorate/internal/cluster/redis/redisclient"
+	"github.com/quorate/quorate/internal/cluster/redis/slots"
+	"github.com/quorate/quorate/internal/cluster/redis/steps"
 )
 
 // ledger notes calls by their names, and the errors among them.
@@ -54,7 +56,7 @@ func TestCallsAreTold(t *testing.T) {
 		return (&net.Dialer{}).DialContext(ctx, "tcp", only.ip+":6379")
 	}
 	c := redisclient.New(redisclient.Options{
-		Logins: []redisclient.Login{{Username: redis.UserOperator, Password: w.passwords[redis.PasswordOperator]}},
+		Logins: []redisclient.Login{{Username: acl.UserOperator, Password: w.passwords[acl.PasswordOperator]}},
 		TLS:    w.tlsFor(only.name), Dial: dial, Called: l.note,
 	})
 	if _, err := c.Read(t.Context()); err != nil {
@@ -72,7 +74,7 @@ func TestCallsAreTold(t *testing.T) {
 	if dials != 1 {
 		t.Errorf("the server was connected to %d times", dials)
 	}
-	err := c.SetSlots(t.Context(), redis.Slots{{From: 0, To: 63}}, redis.SlotOwner, strings.Repeat("0", 40))
+	err := c.SetSlots(t.Context(), slots.Set{{From: 0, To: 63}}, steps.SlotOwner, strings.Repeat("0", 40))
 	if err == nil || strings.Contains(err.Error(), "\n") || !strings.Contains(err.Error(), "64 slots") {
 		t.Errorf("what fails for all slots alike is said as %q", err)
 	}

@@ -7,9 +7,10 @@ import (
 	"strings"
 	"time"
 
+	"github.com/quorate/quorate/internal/cluster/redis/acl"
+	"github.com/quorate/quorate/internal/cluster/redis/model"
+	"github.com/quorate/quorate/internal/cluster/redis/slots"
 	goredis "github.com/redis/go-redis/v9"
-
-	"github.com/quorate/quorate/internal/cluster/redis"
 )
 
 const (
@@ -20,10 +21,10 @@ const (
 )
 
 // Migrate sends CLUSTER MIGRATESLOTS. Who is asked in vain to take its own password back is found out by the next Read.
-func (c *Client) Migrate(ctx context.Context, slots redis.Slots, to, password, own string) (err error) {
+func (c *Client) Migrate(ctx context.Context, slots slots.Set, to, password, own string) (err error) {
 	ctx, cancel := timeout(ctx, "CLUSTER MIGRATESLOTS", admission)
 	defer cancel()
-	if err := c.do(ctx, "CONFIG", "SET", "masteruser", redis.UserMigration, "masterauth", password); err != nil {
+	if err := c.do(ctx, "CONFIG", "SET", "masteruser", acl.UserMigration, "masterauth", password); err != nil {
 		return err
 	}
 	defer func() { err = errors.Join(err, c.SetReplicationPassword(context.WithoutCancel(ctx), own)) }()
@@ -63,7 +64,7 @@ func (c *Client) awaitAdmission(ctx context.Context) error {
 }
 
 // Import sends CLUSTER MIGRATION IMPORT. What becomes of it is found by the next Read.
-func (c *Client) Import(ctx context.Context, slots redis.Slots) error {
+func (c *Client) Import(ctx context.Context, slots slots.Set) error {
 	args := []any{"CLUSTER", "MIGRATION", "IMPORT"}
 	for _, r := range slots {
 		args = append(args, r.From, r.To)
@@ -77,9 +78,9 @@ func (c *Client) CancelMigration(ctx context.Context, name string) error {
 }
 
 // askMigrations asks in both dialects: who knows one does not know the other, and says so.
-func askMigrations(ctx context.Context, pipe goredis.Pipeliner) func() (all []redis.Migration, pulls bool, err error) {
+func askMigrations(ctx context.Context, pipe goredis.Pipeliner) func() (all []model.Migration, pulls bool, err error) {
 	sent, pulled := pipe.Do(ctx, "CLUSTER", "GETSLOTMIGRATIONS"), pipe.Do(ctx, "CLUSTER", "MIGRATION", "STATUS", "ALL")
-	return func() ([]redis.Migration, bool, error) {
+	return func() ([]model.Migration, bool, error) {
 		if all, err := migrationsOf(sent); all != nil || err != nil {
 			return all, false, err
 		}
@@ -89,33 +90,33 @@ func askMigrations(ctx context.Context, pipe goredis.Pipeliner) func() (all []re
 }
 
 // migrationsOf reads the answer to CLUSTER GETSLOTMIGRATIONS. https://valkey.io/commands/cluster-getslotmigrations/
-func migrationsOf(cmd *goredis.Cmd) ([]redis.Migration, error) {
-	return readMigrations(cmd, "CLUSTER GETSLOTMIGRATIONS", func(text func(string) string, number func(string) int64) (redis.Migration, string) {
-		return redis.Migration{
+func migrationsOf(cmd *goredis.Cmd) ([]model.Migration, error) {
+	return readMigrations(cmd, "CLUSTER GETSLOTMIGRATIONS", func(text func(string) string, number func(string) int64) (model.Migration, string) {
+		return model.Migration{
 			Name: text("name"), Importing: text("operation") == "IMPORT", Source: text("source_node"), Target: text("target_node"),
-			State: redis.MigrationState(text("state")), Message: strings.TrimSpace(text("message")), Updated: time.Unix(number("last_update_time"), 0),
+			State: model.MigrationState(text("state")), Message: strings.TrimSpace(text("message")), Updated: time.Unix(number("last_update_time"), 0),
 		}, text("slot_ranges")
 	})
 }
 
 // tasksOf reads the answer to CLUSTER MIGRATION STATUS, which has those that are not over first and then the others, the last one
 // first. The times are in milliseconds, and -1 while there is none. https://redis.io/docs/latest/commands/cluster-migration/
-func tasksOf(cmd *goredis.Cmd) ([]redis.Migration, error) {
-	return readMigrations(cmd, "CLUSTER MIGRATION STATUS", func(text func(string) string, number func(string) int64) (redis.Migration, string) {
-		m := redis.Migration{
+func tasksOf(cmd *goredis.Cmd) ([]model.Migration, error) {
+	return readMigrations(cmd, "CLUSTER MIGRATION STATUS", func(text func(string) string, number func(string) int64) (model.Migration, string) {
+		m := model.Migration{
 			Name: text("id"), Importing: text("operation") == "import", Source: text("source"), Target: text("dest"),
 			Message: strings.TrimSpace(text("last_error")), Retries: int(number("retries")),
 			Updated: time.UnixMilli(max(number("create_time"), number("start_time"), number("end_time"))),
 		}
 		switch state := text("state"); {
 		case state == "completed":
-			m.State = redis.MigrationSuccess
+			m.State = model.MigrationSuccess
 		case state == "canceled":
-			m.State = redis.MigrationCancelled
+			m.State = model.MigrationCancelled
 		case state == "failed" && m.Importing:
-			m.State = redis.MigrationRetrying
+			m.State = model.MigrationRetrying
 		default: // The rest is spelled alike, or in between.
-			m.State = redis.MigrationState(state)
+			m.State = model.MigrationState(state)
 		}
 		return m, text("slots")
 	})
@@ -123,7 +124,7 @@ func tasksOf(cmd *goredis.Cmd) ([]redis.Migration, error) {
 
 // readMigrations reads a list of migrations: none where the server does not have the command, or where its users are still those of
 // an earlier version.
-func readMigrations(cmd *goredis.Cmd, what string, read func(text func(string) string, number func(string) int64) (redis.Migration, string)) ([]redis.Migration, error) {
+func readMigrations(cmd *goredis.Cmd, what string, read func(text func(string) string, number func(string) int64) (model.Migration, string)) ([]model.Migration, error) {
 	if err := cmd.Err(); err != nil && (unknown(err) || denied(err)) {
 		return nil, nil
 	}
@@ -131,7 +132,7 @@ func readMigrations(cmd *goredis.Cmd, what string, read func(text func(string) s
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", what, err)
 	}
-	out := make([]redis.Migration, 0, len(answer))
+	out := make([]model.Migration, 0, len(answer))
 	for _, each := range answer {
 		fields, ok := each.(map[any]any)
 		if !ok {
@@ -149,14 +150,14 @@ func readMigrations(cmd *goredis.Cmd, what string, read func(text func(string) s
 	return out, nil
 }
 
-func parseSlots(text string) (redis.Slots, error) {
-	var ranges []redis.Range
+func parseSlots(text string) (slots.Set, error) {
+	var ranges []slots.Range
 	for field := range strings.FieldsSeq(text) {
-		r, err := redis.ParseRange(field)
+		r, err := slots.ParseRange(field)
 		if err != nil {
 			return nil, err
 		}
 		ranges = append(ranges, r)
 	}
-	return redis.NewSlots(ranges...), nil
+	return slots.New(ranges...), nil
 }

@@ -13,7 +13,10 @@ import (
 	goredis "github.com/redis/go-redis/v9"
 
 	"github.com/quorate/quorate/internal/cluster"
-	"github.com/quorate/quorate/internal/cluster/redis"
+	"github.com/quorate/quorate/internal/cluster/redis/acl"
+	"github.com/quorate/quorate/internal/cluster/redis/model"
+	"github.com/quorate/quorate/internal/cluster/redis/planner"
+	"github.com/quorate/quorate/internal/cluster/redis/steps"
 )
 
 // migrating is the engine whose servers move slots by themselves.
@@ -35,29 +38,29 @@ func (w *world) fill(c *goredis.ClusterClient, n int) {
 }
 
 // untilMigrating runs the loop until servers have begun to move slots by themselves.
-func (w *world) untilMigrating() redis.MigrateSlots {
+func (w *world) untilMigrating() steps.MigrateSlots {
 	w.t.Helper()
 	ctx, cancel := context.WithTimeout(w.t.Context(), time.Minute)
 	defer cancel()
 	for ctx.Err() == nil {
-		p := redis.Next(w.observe(ctx))
+		p := planner.Next(w.observe(ctx))
 		if p.Step != nil {
 			if err := w.act(ctx, p.Step); err != nil {
 				w.steps = append(w.steps, err.Error())
 			}
 		}
-		if step, ok := p.Step.(redis.MigrateSlots); ok {
+		if step, ok := p.Step.(steps.MigrateSlots); ok {
 			return step
 		}
 		pause(ctx, max(p.After, 20*time.Millisecond))
 	}
 	w.t.Fatalf("no migration began\n%s", strings.Join(w.steps, "\n"))
-	return redis.MigrateSlots{}
+	return steps.MigrateSlots{}
 }
 
 // migrations are those that the servers have in their books.
-func (w *world) migrations() []redis.Migration {
-	var out []redis.Migration
+func (w *world) migrations() []model.Migration {
+	var out []model.Migration
 	for _, p := range w.observe(w.t.Context()).Pods {
 		if p.Node != nil {
 			out = append(out, p.Node.Migrations...)
@@ -157,7 +160,7 @@ func TestAMigrationCarriesEveryKindOfValue(t *testing.T) {
 	if groups, err := c.XInfoGroups(t.Context(), "grouped").Result(); err != nil || len(groups) != 1 {
 		t.Errorf("%v groups are left (%v)", groups, err)
 	}
-	if !slices.ContainsFunc(w.migrations(), redis.Migration.Done) {
+	if !slices.ContainsFunc(w.migrations(), model.Migration.Done) {
 		t.Error("the servers moved nothing by themselves")
 	}
 }
@@ -219,7 +222,7 @@ func TestMigrationsSurviveTheirServers(t *testing.T) {
 // owned none.
 func (w *world) expectSuccessor(dead *process) {
 	w.t.Helper()
-	w.awaitState(func(s redis.State) bool {
+	w.awaitState(func(s model.State) bool {
 		for _, p := range s.Pods {
 			if p.Shard == dead.shard && p.Name != dead.name && p.Node != nil && len(p.Node.Self().Slots) > 0 {
 				return true
@@ -239,7 +242,7 @@ func (w *world) expectSuccessor(dead *process) {
 
 // awaitState waits, and does nothing, until the cluster is seen in such a state.
 // awaitState waits, and does nothing, until the cluster is seen in such a state.
-func (w *world) awaitState(says func(redis.State) bool) {
+func (w *world) awaitState(says func(model.State) bool) {
 	w.t.Helper()
 	ctx, cancel := context.WithTimeout(w.t.Context(), time.Minute)
 	defer cancel()
@@ -269,7 +272,7 @@ func TestAServerGetsItsOwnPasswordBack(t *testing.T) {
 	w.startAll()
 	w.settle()
 	p := w.pods[cluster.Pod(cluster.ShardSet("carts", 0), 0)]
-	if err := w.do(p, "CONFIG", "SET", "masteruser", redis.UserMigration, "masterauth", w.passwords[redis.PasswordMigration]); err != nil {
+	if err := w.do(p, "CONFIG", "SET", "masteruser", acl.UserMigration, "masterauth", w.passwords[acl.PasswordMigration]); err != nil {
 		t.Fatal(err)
 	}
 	w.settle()
@@ -279,8 +282,8 @@ func TestAServerGetsItsOwnPasswordBack(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	own := redis.Hash(redis.ShardPassword(w.passwords[redis.PasswordReplication], p.name))
-	if n.ReplicationUser != redis.UserReplication || n.ReplicationPassword != own {
+	own := acl.Hash(acl.ShardPassword(w.passwords[acl.PasswordReplication], p.name))
+	if n.ReplicationUser != acl.UserReplication || n.ReplicationPassword != own {
 		t.Errorf("it replicates as %s", n.ReplicationUser)
 	}
 }
@@ -292,7 +295,7 @@ func TestWhoMovesKeysMayNotReplicate(t *testing.T) {
 	w.startAll()
 	w.settle()
 	p := w.pods[cluster.Pod(cluster.ShardSet("carts", 0), 0)]
-	c := goredis.NewClient(&goredis.Options{Addr: p.ip + ":6379", Username: redis.UserMigration, Password: w.passwords[redis.PasswordMigration]})
+	c := goredis.NewClient(&goredis.Options{Addr: p.ip + ":6379", Username: acl.UserMigration, Password: w.passwords[acl.PasswordMigration]})
 	defer func() { _ = c.Close() }()
 	for _, args := range [][]any{
 		{"PSYNC", "?", "-1"},

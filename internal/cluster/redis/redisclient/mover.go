@@ -13,7 +13,9 @@ import (
 
 	goredis "github.com/redis/go-redis/v9"
 
-	"github.com/quorate/quorate/internal/cluster/redis"
+	"github.com/quorate/quorate/internal/cluster/redis/model"
+	redisslots "github.com/quorate/quorate/internal/cluster/redis/slots"
+	"github.com/quorate/quorate/internal/cluster/redis/steps"
 	"github.com/quorate/quorate/internal/goroutine"
 )
 
@@ -35,7 +37,7 @@ const (
 	inHand = 8
 )
 
-var _ redis.Mover = (*Client)(nil)
+var _ steps.Mover = (*Client)(nil)
 
 // NewMover returns a client that moves keys. It connects with the first command.
 func NewMover(o Options) *Client {
@@ -44,10 +46,10 @@ func NewMover(o Options) *Client {
 }
 
 // SetSlots sends CLUSTER SETSLOT for every slot.
-func (c *Client) SetSlots(ctx context.Context, slots redis.Slots, state redis.SlotState, id string) error {
+func (c *Client) SetSlots(ctx context.Context, slots redisslots.Set, state model.SlotState, id string) error {
 	count := slots.Count()
 	each := (count + lanes - 1) / lanes
-	var parts []redis.Slots
+	var parts []redisslots.Set
 	for len(slots) > 0 {
 		part := slots.First(each)
 		slots = slots.Minus(part)
@@ -72,7 +74,7 @@ func distinct(errs []error) error {
 	})...)
 }
 
-func (c *Client) setSlots(ctx context.Context, slots redis.Slots, state redis.SlotState, id string) error {
+func (c *Client) setSlots(ctx context.Context, slots redisslots.Set, state model.SlotState, id string) error {
 	ctx, cancel := timeout(ctx, "CLUSTER SETSLOT", max(askTimeout, time.Duration(slots.Count())*replicasWait))
 	defer cancel()
 	pipe := c.rdb.Pipeline()
@@ -88,7 +90,7 @@ func (c *Client) setSlots(ctx context.Context, slots redis.Slots, state redis.Sl
 }
 
 // Keys sends CLUSTER GETKEYSINSLOT for every slot, and MEMORY USAGE for every key.
-func (c *Client) Keys(ctx context.Context, slots redis.Slots, limit int) (map[int][]redis.Key, error) {
+func (c *Client) Keys(ctx context.Context, slots redisslots.Set, limit int) (map[int][]model.Key, error) {
 	pipe := c.rdb.Pipeline()
 	wait := askTimeout
 	if limit == math.MaxInt32 {
@@ -103,14 +105,14 @@ func (c *Client) Keys(ctx context.Context, slots redis.Slots, limit int) (map[in
 	if _, err := pipe.Exec(short); err != nil {
 		return nil, fmt.Errorf("CLUSTER GETKEYSINSLOT: %w", err)
 	}
-	out := map[int][]redis.Key{}
-	var all []*redis.Key
+	out := map[int][]model.Key{}
+	var all []*model.Key
 	for slot := range slots.All() {
 		names := answers[slot].Val()
 		if len(names) == 0 {
 			continue
 		}
-		keys := make([]redis.Key, len(names))
+		keys := make([]model.Key, len(names))
 		for i, name := range names {
 			keys[i].Name = name
 			all = append(all, &keys[i])
@@ -135,31 +137,31 @@ func (c *Client) Process(ctx context.Context) (string, error) {
 	if err != nil {
 		return "", fmt.Errorf("INFO: %w", err)
 	}
-	return redis.ParseProcess(info), nil
+	return model.ParseProcess(info), nil
 }
 
 // Sees reads the line of the node out of CLUSTER NODES.
-func (c *Client) Sees(ctx context.Context, id string) (redis.Peer, error) {
+func (c *Client) Sees(ctx context.Context, id string) (model.Peer, error) {
 	ctx, cancel := timeout(ctx, "CLUSTER NODES", askTimeout)
 	defer cancel()
 	text, err := c.rdb.ClusterNodes(ctx).Result()
 	if err != nil {
-		return redis.Peer{}, fmt.Errorf("CLUSTER NODES: %w", err)
+		return model.Peer{}, fmt.Errorf("CLUSTER NODES: %w", err)
 	}
-	peers, err := redis.ParseNodes(text)
+	peers, err := model.ParseNodes(text)
 	if err != nil {
-		return redis.Peer{}, fmt.Errorf("CLUSTER NODES: %w", err)
+		return model.Peer{}, fmt.Errorf("CLUSTER NODES: %w", err)
 	}
-	i := slices.IndexFunc(peers, func(p redis.Peer) bool { return p.ID == id })
+	i := slices.IndexFunc(peers, func(p model.Peer) bool { return p.ID == id })
 	if i < 0 {
-		return redis.Peer{}, fmt.Errorf("it does not know node %s", id)
+		return model.Peer{}, fmt.Errorf("it does not know node %s", id)
 	}
 	return peers[i], nil
 }
 
 // Large looks at all keys of some of the slots at a time.
-func (c *Client) Large(ctx context.Context, slots redis.Slots, bytes int64) (map[int]redis.Key, error) {
-	out := map[int]redis.Key{}
+func (c *Client) Large(ctx context.Context, slots redisslots.Set, bytes int64) (map[int]model.Key, error) {
+	out := map[int]model.Key{}
 	for len(slots) > 0 {
 		some := slots.First(inHand)
 		slots = slots.Minus(some)
@@ -179,7 +181,7 @@ func (c *Client) Large(ctx context.Context, slots redis.Slots, bytes int64) (map
 }
 
 // measure asks how large keys are. One that has expired meanwhile is not.
-func (c *Client) measure(ctx context.Context, keys []*redis.Key) error {
+func (c *Client) measure(ctx context.Context, keys []*model.Key) error {
 	ctx, cancel := timeout(ctx, "MEMORY USAGE", askTimeout)
 	defer cancel()
 	pipe := c.rdb.Pipeline()
@@ -200,13 +202,13 @@ func (c *Client) measure(ctx context.Context, keys []*redis.Key) error {
 }
 
 // Send sends MIGRATE for every batch. The target is told the same user and password that this connection has.
-func (c *Client) Send(ctx context.Context, to redis.Address, batches [][]redis.Key, replace bool, patience time.Duration) (busy [][]redis.Key, err error) {
+func (c *Client) Send(ctx context.Context, to model.Address, batches [][]model.Key, replace bool, patience time.Duration) (busy [][]model.Key, err error) {
 	errs := make([]error, len(batches))
 	var next atomic.Int64
 	var failed atomic.Bool
 	var hands sync.RWMutex
-	send := func(batch []redis.Key) error {
-		wait := max(patience, redis.HeldUp(batch))
+	send := func(batch []model.Key) error {
+		wait := max(patience, steps.HeldUp(batch))
 		if wait > patience {
 			hands.Lock() // What takes long has the source for itself.
 			defer hands.Unlock()
@@ -246,7 +248,7 @@ func (c *Client) Send(ctx context.Context, to redis.Address, batches [][]redis.K
 // isBusy tells whether a target has a key already.
 func isBusy(err error) bool { return strings.Contains(err.Error(), "BUSYKEY") }
 
-func (c *Client) migrate(to redis.Address, batch []redis.Key, replace bool, wait time.Duration) []any {
+func (c *Client) migrate(to model.Address, batch []model.Key, replace bool, wait time.Duration) []any {
 	args := []any{"MIGRATE", to.IP, to.Port, "", 0, wait.Milliseconds()}
 	if replace {
 		args = append(args, "REPLACE")

@@ -11,14 +11,17 @@ import (
 	goredis "github.com/redis/go-redis/v9"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	"github.com/quorate/quorate/internal/cluster/redis"
+	"github.com/quorate/quorate/internal/cluster/redis/model"
+	"github.com/quorate/quorate/internal/cluster/redis/planner"
+	"github.com/quorate/quorate/internal/cluster/redis/slots"
+	"github.com/quorate/quorate/internal/cluster/redis/steps"
 )
 
 // opened is a cluster with a key of a slot that one server is to give to another one.
 type opened struct {
 	*world
 	from, to *process
-	move     redis.SlotMove
+	move     steps.SlotMove
 	key      string
 }
 
@@ -78,11 +81,11 @@ func (o *opened) writeAs(heir *process, value string) {
 
 // interrupted has something happen when keys are asked for, once for each time.
 type interrupted struct {
-	redis.Mover
+	steps.Mover
 	before []func()
 }
 
-func (m *interrupted) Keys(ctx context.Context, slots redis.Slots, limit int) (map[int][]redis.Key, error) {
+func (m *interrupted) Keys(ctx context.Context, slots slots.Set, limit int) (map[int][]model.Key, error) {
 	if len(m.before) > 0 {
 		m.before[0]()
 		m.before = m.before[1:]
@@ -131,9 +134,9 @@ func TestAnHeirLearnsOfOpenSlots(t *testing.T) {
 			t.Parallel()
 			o := newOpened(t, engine)
 			source, target := o.mover(o.from), o.mover(o.to)
-			must(t, target.SetSlots(t.Context(), o.move.Slots, redis.SlotImporting, o.move.FromID))
-			must(t, source.SetSlots(t.Context(), o.move.Slots, redis.SlotMigrating, o.move.ToID))
-			_, err := source.Send(t.Context(), o.move.ToAddr, [][]redis.Key{{{Name: o.key, Bytes: 100}}}, false, o.move.Patience)
+			must(t, target.SetSlots(t.Context(), o.move.Slots, steps.SlotImporting, o.move.FromID))
+			must(t, source.SetSlots(t.Context(), o.move.Slots, steps.SlotMigrating, o.move.ToID))
+			_, err := source.Send(t.Context(), o.move.ToAddr, [][]model.Key{{{Name: o.key, Bytes: 100}}}, false, o.move.Patience)
 			must(t, err)
 			_, _ = source.Close(), target.Close()
 			pause(t.Context(), 300*time.Millisecond) // The replica has heard that the key is gone.
@@ -150,8 +153,8 @@ func TestAnHeirLearnsOfOpenSlots(t *testing.T) {
 
 // hasOpen tells whether somebody awaits the slot from a server that does not know of it.
 func (o *opened) hasOpen() bool {
-	step := redis.Next(o.observe(o.t.Context())).Step
-	_, open := step.(redis.OpenSlots)
+	step := planner.Next(o.observe(o.t.Context())).Step
+	_, open := step.(steps.OpenSlots)
 	return open
 }
 
@@ -160,8 +163,8 @@ func (o *opened) open() {
 	o.t.Helper()
 	source, target := o.mover(o.from), o.mover(o.to)
 	defer func() { _, _ = source.Close(), target.Close() }()
-	must(o.t, target.SetSlots(o.t.Context(), o.move.Slots, redis.SlotImporting, o.move.FromID))
-	must(o.t, source.SetSlots(o.t.Context(), o.move.Slots, redis.SlotMigrating, o.move.ToID))
+	must(o.t, target.SetSlots(o.t.Context(), o.move.Slots, steps.SlotImporting, o.move.FromID))
+	must(o.t, source.SetSlots(o.t.Context(), o.move.Slots, steps.SlotMigrating, o.move.ToID))
 }
 
 // holdingOpen returns the servers that report a slot as importing or migrating.
@@ -192,7 +195,7 @@ func (o *opened) openOnReplicasAlone() {
 	o.terminate(replicas...)
 	for _, p := range []*process{o.to, o.from} {
 		m := o.mover(p)
-		must(o.t, m.SetSlots(o.t.Context(), o.move.Slots, redis.SlotStable, ""))
+		must(o.t, m.SetSlots(o.t.Context(), o.move.Slots, steps.SlotStable, ""))
 		_ = m.Close()
 	}
 	for _, p := range replicas {

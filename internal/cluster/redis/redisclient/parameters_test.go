@@ -9,7 +9,8 @@ import (
 	"time"
 
 	"github.com/quorate/quorate/api/v1alpha1"
-	"github.com/quorate/quorate/internal/cluster/redis"
+	"github.com/quorate/quorate/internal/cluster/redis/config"
+	"github.com/quorate/quorate/internal/cluster/redis/software"
 )
 
 // A server does not start with a parameter or a value that it does not know: its pods would crash for ever.
@@ -34,12 +35,12 @@ func TestEveryServerStartsWithEveryParameterThatItMayBeGiven(t *testing.T) {
 // everyParameter is a configuration with all parameters that a server may be given, each with one of its good values.
 func everyParameter(t *testing.T, spec v1alpha1.RedisClusterSpec, round int) map[string]v1alpha1.ConfigValue {
 	t.Helper()
-	version, err := redis.ParseVersion(spec.Version)
+	version, err := software.ParseVersion(spec.Version)
 	if err != nil {
 		t.Fatal(err)
 	}
 	out := map[string]v1alpha1.ConfigValue{}
-	for name, p := range redis.FreeParameters {
+	for name, p := range config.FreeParameters {
 		if p.In(spec.ServerEngine(), version) {
 			out[name] = v1alpha1.ConfigValue(p.Value.Good[round%len(p.Value.Good)])
 		}

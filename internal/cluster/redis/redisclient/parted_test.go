@@ -5,7 +5,10 @@ import (
 	"testing"
 	"time"
 
-	"github.com/quorate/quorate/internal/cluster/redis"
+	"github.com/quorate/quorate/internal/cluster/redis/acl"
+	"github.com/quorate/quorate/internal/cluster/redis/model"
+	"github.com/quorate/quorate/internal/cluster/redis/planner"
+	"github.com/quorate/quorate/internal/cluster/redis/steps"
 )
 
 // neighbours returns the servers of the neighbour, as the status of its resource has them.
@@ -15,7 +18,7 @@ func (w *world) neighbours() map[string]string {
 	}
 	out := map[string]string{}
 	for _, id := range w.neighbour.ids {
-		out[id] = redis.ClusterOf(w.neighbour.cluster.Name, w.neighbour.cluster.Namespace)
+		out[id] = model.ClusterOf(w.neighbour.cluster.Name, w.neighbour.cluster.Namespace)
 	}
 	return out
 }
@@ -79,7 +82,7 @@ func TestTwoClustersThatMetAreParted(t *testing.T) {
 			for name, password := range orders.passwords {
 				orders.passwords[name] = "of-orders-" + password
 			}
-			orders.given.Store(orders.passwords[redis.PasswordDefault])
+			orders.given.Store(orders.passwords[acl.PasswordDefault])
 			for _, w := range []*world{carts, orders} {
 				w.startAll()
 				w.settle()
@@ -88,7 +91,7 @@ func TestTwoClustersThatMetAreParted(t *testing.T) {
 			}
 			carts.neighbour, orders.neighbour = orders, carts
 			carts.bumpEpochs()
-			if err := carts.do(carts.pods["carts-0-0"], "CLUSTER", "MEET", orders.pods["orders-0-0"].ip, redis.ClientPort); err != nil {
+			if err := carts.do(carts.pods["carts-0-0"], "CLUSTER", "MEET", orders.pods["orders-0-0"].ip, model.ClientPort); err != nil {
 				t.Fatal(err)
 			}
 			for end := time.Now().Add(time.Minute); !carts.knowsAll(orders) || !orders.knowsAll(carts); pause(t.Context(), 100*time.Millisecond) {
@@ -101,8 +104,8 @@ func TestTwoClustersThatMetAreParted(t *testing.T) {
 			carts.expectNoneOf(orders)
 			carts.expect(carts.clients())
 
-			orders.settleUntil(redis.ReasonForeign)
-			plan := redis.Next(orders.observe(t.Context()))
+			orders.settleUntil(steps.ReasonForeign)
+			plan := planner.Next(orders.observe(t.Context()))
 			if !plan.Stalled || !strings.Contains(plan.Message, "carts in namespace shop") || !strings.Contains(plan.Message, "do not delete") {
 				t.Errorf("orders says %q", plan.Message)
 			}

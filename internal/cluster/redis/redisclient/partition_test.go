@@ -17,8 +17,10 @@ import (
 
 	goredis "github.com/redis/go-redis/v9"
 
-	"github.com/quorate/quorate/internal/cluster/redis"
+	"github.com/quorate/quorate/internal/cluster/redis/model"
 	"github.com/quorate/quorate/internal/cluster/redis/redisfake"
+	"github.com/quorate/quorate/internal/cluster/redis/slots"
+	"github.com/quorate/quorate/internal/cluster/redis/steps"
 	"github.com/quorate/quorate/test/loopback"
 	"github.com/quorate/quorate/test/stores"
 )
@@ -144,12 +146,12 @@ func newFakePartition(t *testing.T) partitioned {
 	t.Helper()
 	p := &fakePartition{t: t, net: redisfake.NewNetwork(partitionTimeout, rand.New(rand.NewPCG(1, 2))), values: map[string]int{}}
 	for i := range partitionServers {
-		p.servers = append(p.servers, p.net.Add(redis.Address{IP: fmt.Sprint("10.0.0.", i), Port: redis.ClientPort}, i%3, fmt.Sprint("c-", i)))
+		p.servers = append(p.servers, p.net.Add(model.Address{IP: fmt.Sprint("10.0.0.", i), Port: model.ClientPort}, i%3, fmt.Sprint("c-", i)))
 	}
 	for i, s := range p.servers {
-		err := errors.Join(s.SetConfigEpoch(t.Context(), uint64(i+1)), s.AdmitReplicas(t.Context(), redis.AdmitsForGood))
+		err := errors.Join(s.SetConfigEpoch(t.Context(), uint64(i+1)), s.AdmitReplicas(t.Context(), model.AdmitsForGood))
 		if i < 3 {
-			err = errors.Join(err, s.AddSlots(t.Context(), redis.Share(i, 3)))
+			err = errors.Join(err, s.AddSlots(t.Context(), slots.Share(i, 3)))
 		}
 		if err != nil {
 			t.Fatal(err)
@@ -178,7 +180,7 @@ func (p *fakePartition) heal() { p.net.Heal() }
 
 // key is the one of a server; it counts the writes.
 func (p *fakePartition) key(server int) redisfake.Key {
-	return redisfake.Key{Slot: redis.Share(server%3, 3)[0].From}
+	return redisfake.Key{Slot: slots.Share(server%3, 3)[0].From}
 }
 
 func (p *fakePartition) write(server int, value string) bool {
@@ -197,7 +199,7 @@ func (p *fakePartition) holds(server int, value string) bool {
 func (p *fakePartition) leads(server int) bool { return len(p.servers[server].Slots()) > 0 }
 
 func (p *fakePartition) handOver(replica int) bool {
-	_ = p.servers[replica].Failover(p.t.Context(), redis.FailoverPlanned) // This is the outcome already.
+	_ = p.servers[replica].Failover(p.t.Context(), steps.FailoverPlanned) // This is the outcome already.
 	return true
 }
 
@@ -247,7 +249,7 @@ func sourceOf(server int) string { return fmt.Sprint("127.0.0.", 10+server) }
 func newServerPartition(t *testing.T, program string) partitioned {
 	t.Helper()
 	p := &serverPartition{t: t, apart: map[int]bool{}, links: map[*link]bool{}}
-	var front []redis.Address
+	var front []model.Address
 	var buses []int
 	for i := range 4 {
 		port, bus := loopback.Port(t), loopback.Port(t)
@@ -258,13 +260,13 @@ func newServerPartition(t *testing.T, program string) partitioned {
 		})
 		c := goredis.NewClient(&goredis.Options{Addr: fmt.Sprint("127.0.0.1:", port), MaxRetries: -1, ReadTimeout: time.Second})
 		t.Cleanup(func() { _ = c.Close() })
-		p.clients, front, buses = append(p.clients, c), append(front, redis.Address{IP: "127.0.0.1", Port: announced}), append(buses, announcedBus)
+		p.clients, front, buses = append(p.clients, c), append(front, model.Address{IP: "127.0.0.1", Port: announced}), append(buses, announcedBus)
 	}
 	ctx := t.Context()
 	for i, c := range p.clients {
 		p.until("a server answers", func() bool { return c.Ping(ctx).Err() == nil })
 		p.do(c.Do(ctx, "CLUSTER", "SET-CONFIG-EPOCH", i+1).Err())
-		if share := redis.Share(i%3, 3)[0]; i < 3 {
+		if share := slots.Share(i%3, 3)[0]; i < 3 {
 			p.do(c.ClusterAddSlotsRange(ctx, share.From, share.To).Err())
 		}
 		p.keys = append(p.keys, p.keyOf(c, i%3))
@@ -381,7 +383,7 @@ func (p *serverPartition) keyOf(c *goredis.Client, shard int) string {
 		key := fmt.Sprint("key-", i)
 		slot, err := c.ClusterKeySlot(p.t.Context(), key).Result()
 		p.do(err)
-		if redis.Share(shard, 3).Has(int(slot)) {
+		if slots.Share(shard, 3).Has(int(slot)) {
 			return key
 		}
 	}

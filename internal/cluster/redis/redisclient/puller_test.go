@@ -18,7 +18,9 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/quorate/quorate/internal/cluster/redis"
+	"github.com/quorate/quorate/internal/cluster/redis/model"
+	"github.com/quorate/quorate/internal/cluster/redis/slots"
+	"github.com/quorate/quorate/internal/cluster/redis/steps"
 )
 
 // puller makes servers of Redis 8.0 look to the operator as if they had CLUSTER MIGRATION of Redis 8.4, of which there is no binary
@@ -42,7 +44,7 @@ type puller struct {
 // task is one entry in the books of one process.
 type task struct {
 	id, source, dest, operation, state, lastError string
-	slots                                         redis.Slots
+	slots                                         slots.Set
 	retries                                       int
 	created, started, end                         time.Time
 }
@@ -234,9 +236,9 @@ func (x *puller) entered(process string, t *task) error {
 
 // begin begins a task at its target.
 func (x *puller) begin(p *process, process string, args []string) (string, error) {
-	var ranges []redis.Range
+	var ranges []slots.Range
 	for i := 0; i+1 < len(args); i += 2 {
-		r, err := redis.ParseRange(args[i] + "-" + args[i+1])
+		r, err := slots.ParseRange(args[i] + "-" + args[i+1])
 		if err != nil {
 			return "", err
 		}
@@ -244,7 +246,7 @@ func (x *puller) begin(p *process, process string, args []string) (string, error
 	}
 	id := make([]byte, 20)
 	_, _ = rand.Read(id)
-	dest := &task{id: hex.EncodeToString(id), slots: redis.NewSlots(ranges...), operation: "import", state: "none", created: time.Now()}
+	dest := &task{id: hex.EncodeToString(id), slots: slots.New(ranges...), operation: "import", state: "none", created: time.Now()}
 	source, err := x.ownerOf(p, dest)
 	if err != nil {
 		return "", err
@@ -304,7 +306,7 @@ func (x *puller) carry(p *process, process string, source *process, dest *task) 
 }
 
 // same tells whether a process is the one that it was.
-func (x *puller) same(m redis.Mover, process string) bool {
+func (x *puller) same(m steps.Mover, process string) bool {
 	now, err := m.Process(context.Background()) //nolint:usetesting // runs while the test is cleaned up, too
 	return err == nil && now == process
 }
@@ -374,7 +376,7 @@ func (x *puller) set(t *task, state string) {
 }
 
 // wait is the time in which the source sends its snapshot. It ends well only when both processes are seen after it was let go.
-func (x *puller) wait(from redis.Mover, sender string, to redis.Mover, process string, dest, own *task) error {
+func (x *puller) wait(from steps.Mover, sender string, to steps.Mover, process string, dest, own *task) error {
 	pause(x.w.t.Context(), 100*time.Millisecond)
 	for {
 		x.mu.Lock()
@@ -413,8 +415,8 @@ func (x *puller) hold() (release func()) {
 const handed = 64
 
 // hand moves the slots of a task with all of their keys.
-func hand(ctx context.Context, from, to redis.Mover, t *task, addr redis.Address) error {
-	if err := errors.Join(to.SetSlots(ctx, t.slots, redis.SlotImporting, t.source), from.SetSlots(ctx, t.slots, redis.SlotMigrating, t.dest)); err != nil {
+func hand(ctx context.Context, from, to steps.Mover, t *task, addr model.Address) error {
+	if err := errors.Join(to.SetSlots(ctx, t.slots, steps.SlotImporting, t.source), from.SetSlots(ctx, t.slots, steps.SlotMigrating, t.dest)); err != nil {
 		return err
 	}
 	for {
@@ -426,7 +428,7 @@ func hand(ctx context.Context, from, to redis.Mover, t *task, addr redis.Address
 			break
 		}
 		for _, batch := range keys {
-			if _, err := from.Send(ctx, addr, [][]redis.Key{batch}, true, time.Second); err != nil {
+			if _, err := from.Send(ctx, addr, [][]model.Key{batch}, true, time.Second); err != nil {
 				return err
 			}
 		}
@@ -434,10 +436,10 @@ func hand(ctx context.Context, from, to redis.Mover, t *task, addr redis.Address
 	for left := t.slots; len(left) > 0; pause(ctx, 20*time.Millisecond) {
 		part := left.First(handed)
 		left = left.Minus(part)
-		if err := to.SetSlots(ctx, part, redis.SlotOwner, t.dest); err != nil {
+		if err := to.SetSlots(ctx, part, steps.SlotOwner, t.dest); err != nil {
 			return err
 		}
-		if err := from.SetSlots(ctx, part, redis.SlotOwner, t.dest); err != nil {
+		if err := from.SetSlots(ctx, part, steps.SlotOwner, t.dest); err != nil {
 			return err
 		}
 	}

@@ -5,7 +5,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/quorate/quorate/internal/cluster/redis"
+	"github.com/quorate/quorate/internal/cluster/redis/steps"
 )
 
 // pulled is the engine in front of which a puller stands.
@@ -105,7 +105,7 @@ func TestPulledSlotsSurviveWhatBreaks(t *testing.T) {
 			if tc.spoil != nil {
 				release := x.hold()
 				move := w.untilMigrating().Moves[0]
-				w.settleUntil(redis.ReasonMoveSlots)
+				w.settleUntil(steps.ReasonMoveSlots)
 				tc.spoil(w, w.pods[move.From], w.pods[move.To], w.migrations()[0].Name)
 				release()
 			}

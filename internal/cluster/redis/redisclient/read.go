@@ -10,19 +10,21 @@ import (
 	"strings"
 	"time"
 
+	"github.com/quorate/quorate/internal/cluster/redis/acl"
+	redisconfig "github.com/quorate/quorate/internal/cluster/redis/config"
+	"github.com/quorate/quorate/internal/cluster/redis/model"
+	"github.com/quorate/quorate/internal/cluster/redis/steps"
 	goredis "github.com/redis/go-redis/v9"
 	"k8s.io/utils/ptr"
-
-	"github.com/quorate/quorate/internal/cluster/redis"
 )
 
 // Read asks everything in one round trip, as the first user that the server lets in. It ends with redis.ErrHangs when the server takes the
 // connection and does not answer in time.
-func (c *Client) Read(ctx context.Context) (*redis.Node, error) {
+func (c *Client) Read(ctx context.Context) (*model.Node, error) {
 	began := time.Now()
 	n, err := c.readAsSomebody(ctx)
 	if err != nil && c.hangs(err, time.Since(began)) {
-		return nil, fmt.Errorf("%w: %w", redis.ErrHangs, err)
+		return nil, fmt.Errorf("%w: %w", steps.ErrHangs, err)
 	}
 	return n, err
 }
@@ -38,7 +40,7 @@ func TimedOut(err error) bool {
 	return errors.Is(err, context.DeadlineExceeded) || errors.Is(err, os.ErrDeadlineExceeded)
 }
 
-func (c *Client) readAsSomebody(ctx context.Context) (*redis.Node, error) {
+func (c *Client) readAsSomebody(ctx context.Context) (*model.Node, error) {
 	n, err := c.read(ctx)
 	for errors.Is(err, ErrPassword) && len(c.options.Logins) > 1 {
 		o := c.options
@@ -50,19 +52,19 @@ func (c *Client) readAsSomebody(ctx context.Context) (*redis.Node, error) {
 	return n, err
 }
 
-func (c *Client) read(ctx context.Context) (*redis.Node, error) {
+func (c *Client) read(ctx context.Context) (*model.Node, error) {
 	ctx, cancel := timeout(ctx, "read", callTimeout)
 	defer cancel()
 	pipe := c.rdb.Pipeline()
-	identity := identify(ctx, pipe, c.options.Replicated, cmp.Or(c.options.Topology, redis.NewTopology()))
-	user := pipe.Do(ctx, "ACL", "GETUSER", redis.UserReplication)
+	identity := identify(ctx, pipe, c.options.Replicated, cmp.Or(c.options.Topology, model.NewTopology()))
+	user := pipe.Do(ctx, "ACL", "GETUSER", acl.UserReplication)
 	users := pipe.Do(ctx, "ACL", "LIST")
 	config := goredis.NewMapStringStringCmd(ctx, configGet...)
 	_ = pipe.Process(ctx, config) // It is only put in line; what becomes of it is in the command.
 	auth := goredis.NewMapStringStringCmd(ctx, "CONFIG", "GET", "masteruser", "masterauth")
 	_ = pipe.Process(ctx, auth)
 	announces := goredis.NewMapStringStringCmd(ctx, announceGet...)
-	var migrations func() ([]redis.Migration, bool, error)
+	var migrations func() ([]model.Migration, bool, error)
 	if !c.options.Replicated {
 		_ = pipe.Process(ctx, announces)
 		migrations = askMigrations(ctx, pipe)
@@ -78,7 +80,7 @@ func (c *Client) read(ctx context.Context) (*redis.Node, error) {
 		if n.Config == nil {
 			n.Config = map[string]string{}
 		}
-		n.Config[name] = redis.Normal(name, value)
+		n.Config[name] = redisconfig.Normal(name, value)
 	}
 	n.Announces = announces.Val()
 	n.Certificate = ptr.Deref(c.seen.certificate.Load(), "")
@@ -99,8 +101,8 @@ func (c *Client) read(ctx context.Context) (*redis.Node, error) {
 
 // configGet asks for the parameters that take effect in a running server, and announceGet for where it says that it is reached.
 var (
-	configGet   = getAll(append(redis.LiveParameters(), redis.SlotStatsParameter))
-	announceGet = getAll(redis.AnnounceParameters)
+	configGet   = getAll(append(redisconfig.LiveParameters(), redisconfig.SlotStatsParameter))
+	announceGet = getAll(model.AnnounceParameters)
 )
 
 func getAll(names []string) []any {
@@ -118,7 +120,7 @@ func denied(err error) bool { return strings.HasPrefix(err.Error(), "NOPERM") }
 func unknown(err error) bool { return strings.HasPrefix(err.Error(), "ERR unknown subcommand") }
 
 // listed reads the answer to ACL LIST. A user of an earlier version of the operator may not ask for it.
-func listed(users *goredis.Cmd) ([]redis.User, error) {
+func listed(users *goredis.Cmd) ([]acl.User, error) {
 	if err := users.Err(); err != nil && denied(err) {
 		return nil, nil
 	}
@@ -126,11 +128,11 @@ func listed(users *goredis.Cmd) ([]redis.User, error) {
 	if err != nil {
 		return nil, fmt.Errorf("read answer to ACL LIST: %w", err)
 	}
-	return redis.ParseUsers(lines)
+	return acl.ParseUsers(lines)
 }
 
 // admissionOf reads the flags, with "on" or "off" among them, and the channels out of the answer to ACL GETUSER.
-func admissionOf(user *goredis.Cmd) (redis.Admission, error) {
+func admissionOf(user *goredis.Cmd) (model.Admission, error) {
 	answer, ok := user.Val().(map[any]any)
 	if !ok {
 		return 0, fmt.Errorf("read answer to ACL GETUSER: it is a %T", user.Val())
@@ -144,11 +146,11 @@ func admissionOf(user *goredis.Cmd) (redis.Admission, error) {
 	case !ok:
 		return 0, fmt.Errorf("read answer to ACL GETUSER: the channels are a %T", answer["channels"])
 	case !slices.Contains(flags, any("on")):
-		return redis.AdmitsNobody, nil
-	case slices.Contains(strings.Fields(channels), redis.AdmitsMark):
-		return redis.AdmitsForGood, nil
+		return model.AdmitsNobody, nil
+	case slices.Contains(strings.Fields(channels), acl.AdmitsMark):
+		return model.AdmitsForGood, nil
 	}
-	return redis.AdmitsForNow, nil
+	return model.AdmitsForNow, nil
 }
 
 // replicates reads user and password out of the answer to CONFIG GET, which a user of an earlier version of the operator may not ask for.
@@ -163,5 +165,5 @@ func replicates(auth *goredis.MapStringStringCmd) (user, password string, err er
 	if _, ok := values["masterauth"]; !ok {
 		return "", "", errors.New("the server has no masterauth")
 	}
-	return values["masteruser"], redis.Hash(values["masterauth"]), nil
+	return values["masteruser"], acl.Hash(values["masterauth"]), nil
 }

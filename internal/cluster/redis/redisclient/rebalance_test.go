@@ -11,15 +11,18 @@ import (
 	goredis "github.com/redis/go-redis/v9"
 
 	"github.com/quorate/quorate/api/v1alpha1"
-	"github.com/quorate/quorate/internal/cluster/redis"
+	"github.com/quorate/quorate/internal/cluster/redis/balance"
+	"github.com/quorate/quorate/internal/cluster/redis/model"
+	"github.com/quorate/quorate/internal/cluster/redis/planner"
+	"github.com/quorate/quorate/internal/cluster/redis/slots"
 )
 
 // weigh does what the controller does, with every observation.
-func (w *world) weigh(ctx context.Context, s *redis.State) {
+func (w *world) weigh(ctx context.Context, s *model.State) {
 	if !w.rebalance.On() {
 		return
 	}
-	sample := redis.Sample{At: s.Now, Servers: map[string]map[int]redis.SlotStat{}}
+	sample := balance.Sample{At: s.Now, Servers: map[string]map[int]model.SlotStat{}}
 	for _, p := range s.Pods {
 		if p.Node == nil || len(p.Node.Self().Slots) == 0 {
 			continue
@@ -31,24 +34,24 @@ func (w *world) weigh(ctx context.Context, s *redis.State) {
 			w.t.Errorf("%s: %v", p.Name, err)
 			continue
 		}
-		sample.Servers[p.Node.Teller()] = stats
+		sample.Servers[balance.Teller(p.Node)] = stats
 	}
 	w.samples = append(w.samples, sample)
 	for len(w.samples) > 2 && sample.At.Sub(w.samples[1].At) >= time.Second {
 		w.samples = w.samples[1:]
 	}
-	s.Weights, s.Untold = redis.Weigh(w.rebalance.By, w.samples[0], sample, s.Pods)
-	w.proposal, _ = redis.Propose(*s, w.proposal)
+	s.Weights, s.Untold = balance.Weigh(w.rebalance.By, w.samples[0], sample, s.Pods)
+	w.proposal, _ = balance.Propose(*s, w.proposal)
 	s.Proposal = w.proposal
 }
 
 // untilProposed runs the loop until there is a proposal.
-func (w *world) untilProposed() *redis.Proposal {
+func (w *world) untilProposed() *model.Proposal {
 	w.t.Helper()
 	ctx, cancel := context.WithTimeout(w.t.Context(), 30*time.Second)
 	defer cancel()
 	for ctx.Err() == nil {
-		p := redis.Next(w.observe(ctx))
+		p := planner.Next(w.observe(ctx))
 		w.steps = append(w.steps, p.Message)
 		if w.proposal != nil && w.proposal.ID != "" {
 			return w.proposal
@@ -61,7 +64,7 @@ func (w *world) untilProposed() *redis.Proposal {
 		pause(ctx, 100*time.Millisecond)
 	}
 	s := w.observe(w.t.Context())
-	w.t.Fatalf("nothing was proposed: %v\n%s", redis.Conditions(s, redis.Next(s), nil), strings.Join(w.steps, "\n"))
+	w.t.Fatalf("nothing was proposed: %v\n%s", planner.Conditions(s, planner.Next(s), nil), strings.Join(w.steps, "\n"))
 	return nil
 }
 
@@ -79,7 +82,7 @@ func (w *world) used() []int64 {
 // tags are hash tags whose slots a shard owns.
 func (w *world) tags(shard, n int) []string {
 	w.t.Helper()
-	var own redis.Slots
+	var own slots.Set
 	for _, p := range w.observe(w.t.Context()).Pods {
 		if p.Shard == shard && p.Node != nil && len(p.Node.Self().Slots) > 0 {
 			own = p.Node.Self().Slots
@@ -121,7 +124,7 @@ func TestShardsAreLevelledByMemory(t *testing.T) {
 			}
 			k := w.count()
 			w.steps = nil
-			w.rebalance = redis.Rebalance{By: v1alpha1.RebalanceByMemory, Threshold: 20, CoolDown: time.Hour}
+			w.rebalance = model.Rebalance{By: v1alpha1.RebalanceByMemory, Threshold: 20, CoolDown: time.Hour}
 			before := w.used()
 			if most := int64(len(tags) * 50 * (len(text) + 600)); slices.Max(before) > most {
 				t.Errorf("%d MiB are said to be held, and the values and what goes with them take no more than %d", inMiB(before), most>>20)
@@ -171,9 +174,9 @@ func TestShardsAreLevelledByLoad(t *testing.T) {
 			w.settle()
 			c := w.clients()
 			w.write(c)
-			w.rebalance = redis.Rebalance{By: v1alpha1.RebalanceByLoad, Threshold: 20, CoolDown: time.Hour}
+			w.rebalance = model.Rebalance{By: v1alpha1.RebalanceByLoad, Threshold: 20, CoolDown: time.Hour}
 			if strings.HasPrefix(engine, "redis") {
-				w.settleUntil(redis.ReasonLoadUntold)
+				w.settleUntil(planner.ReasonLoadUntold)
 				return
 			}
 			tags := w.tags(0, 60)

@@ -14,7 +14,8 @@ import (
 	"k8s.io/apimachinery/pkg/api/meta"
 
 	"github.com/quorate/quorate/api/v1alpha1"
-	"github.com/quorate/quorate/internal/cluster/redis"
+	"github.com/quorate/quorate/internal/cluster/redis/planner"
+	"github.com/quorate/quorate/internal/cluster/redis/steps"
 )
 
 // TestFewPrimariesHandOver hands every shard of a cluster with one primary or two to its replica and back, while a client
@@ -53,7 +54,7 @@ func (w *world) handOver(t *testing.T, shard int) {
 		pause(t.Context(), 50*time.Millisecond)
 		plan = w.planRestart(t, from)
 	}
-	if _, ok := plan.Step.(redis.Failover); !ok {
+	if _, ok := plan.Step.(steps.Failover); !ok {
 		t.Fatalf("planned %v (%s), want a failover", plan.Step, plan.Message)
 	}
 	began := time.Now()
@@ -99,12 +100,12 @@ func (w *world) untilAvailable() time.Duration {
 	message := ""
 	for time.Since(began) < time.Minute {
 		s := w.observe(w.t.Context())
-		p := redis.Next(s)
+		p := planner.Next(s)
 		if p.Message != message {
 			message = p.Message
 			w.steps = append(w.steps, fmt.Sprintf("%6s %s: %s", time.Since(began).Round(time.Millisecond), p.Reason, p.Message))
 		}
-		if meta.IsStatusConditionTrue(redis.Conditions(s, p, nil), v1alpha1.ConditionAvailable) {
+		if meta.IsStatusConditionTrue(planner.Conditions(s, p, nil), v1alpha1.ConditionAvailable) {
 			return time.Since(began)
 		}
 		if p.Step != nil {
@@ -213,7 +214,7 @@ func TestOneOfOneComesBack(t *testing.T) {
 			w.steps = nil
 			w.crash(p)
 			for end := time.Now().Add(3 * nodeTimeout); time.Now().Before(end); {
-				if plan := redis.Next(w.observe(t.Context())); plan.Step != nil {
+				if plan := planner.Next(w.observe(t.Context())); plan.Step != nil {
 					t.Fatalf("%s: %s", plan.Step, plan.Message)
 				}
 				pause(t.Context(), 100*time.Millisecond)
@@ -301,7 +302,7 @@ func TestALostShard(t *testing.T) {
 			pods := []*process{w.pods["carts-1-0"], w.pods["carts-1-1"]}
 			w.crash(pods...)
 			w.revive(true, pods...)
-			w.settleUntil(redis.ReasonShardLost)
+			w.settleUntil(planner.ReasonShardLost)
 			held := 0
 			for i := range keys {
 				ctx, cancel := context.WithTimeout(t.Context(), 300*time.Millisecond)

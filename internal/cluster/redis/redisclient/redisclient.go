@@ -20,8 +20,11 @@ import (
 	"k8s.io/utils/ptr"
 
 	"github.com/quorate/quorate/internal/cluster/login"
-	"github.com/quorate/quorate/internal/cluster/redis"
+	"github.com/quorate/quorate/internal/cluster/redis/acl"
+	"github.com/quorate/quorate/internal/cluster/redis/model"
 	"github.com/quorate/quorate/internal/cluster/redis/resp"
+	"github.com/quorate/quorate/internal/cluster/redis/slots"
+	"github.com/quorate/quorate/internal/cluster/redis/steps"
 	clustertls "github.com/quorate/quorate/internal/cluster/tls"
 )
 
@@ -55,7 +58,7 @@ type Options struct {
 	// long it took, and with which error it ended. Nil: nobody wants to know.
 	Called func(call string, took time.Duration, err error)
 	// Topology is what all servers of one observation are read into; nil: each Read has its own.
-	Topology *redis.Topology
+	Topology *model.Topology
 	// Budget of bytes that the server shares with others; nil: each reply is bounded alone.
 	Budget *resp.Budget
 	// timeout of one command; zero: callTimeout.
@@ -80,7 +83,7 @@ type seen struct {
 	connected   atomic.Pointer[time.Time]
 }
 
-var _ redis.Client = (*Client)(nil)
+var _ steps.Client = (*Client)(nil)
 
 // quiet drops what go-redis logs by itself: every error it logs is returned as well.
 type quiet struct{}
@@ -155,7 +158,7 @@ func (c *Client) SetConfigEpoch(ctx context.Context, epoch uint64) error {
 }
 
 // Meet sends CLUSTER MEET. Without a bus port the server takes the one that is 10000 above the other.
-func (c *Client) Meet(ctx context.Context, a redis.Address, bus int) error {
+func (c *Client) Meet(ctx context.Context, a model.Address, bus int) error {
 	args := []any{"CLUSTER", "MEET", a.IP, a.Port}
 	if bus > 0 {
 		args = append(args, bus)
@@ -164,7 +167,7 @@ func (c *Client) Meet(ctx context.Context, a redis.Address, bus int) error {
 }
 
 // AddSlots sends CLUSTER ADDSLOTSRANGE.
-func (c *Client) AddSlots(ctx context.Context, slots redis.Slots) error {
+func (c *Client) AddSlots(ctx context.Context, slots slots.Set) error {
 	args := []any{"CLUSTER", "ADDSLOTSRANGE"}
 	for _, r := range slots {
 		args = append(args, r.From, r.To)
@@ -174,7 +177,7 @@ func (c *Client) AddSlots(ctx context.Context, slots redis.Slots) error {
 
 // SetReplicationPassword sends CONFIG SET masteruser and masterauth.
 func (c *Client) SetReplicationPassword(ctx context.Context, password string) error {
-	return c.do(ctx, "CONFIG", "SET", "masteruser", redis.UserReplication, "masterauth", password)
+	return c.do(ctx, "CONFIG", "SET", "masteruser", acl.UserReplication, "masterauth", password)
 }
 
 // Configure sends CONFIG SET with all parameters: the server takes all of them or none.

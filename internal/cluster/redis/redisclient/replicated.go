@@ -6,9 +6,8 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/quorate/quorate/internal/cluster/redis/model"
 	goredis "github.com/redis/go-redis/v9"
-
-	"github.com/quorate/quorate/internal/cluster/redis"
 )
 
 // announcedHost is the parameter that holds the name of a server's pod. It has no part in the mode Replicated but to tell who
@@ -16,11 +15,11 @@ import (
 const announcedHost = "cluster-announce-hostname"
 
 // identify asks a server who it is and how it stands to the others. What it returns reads the answers.
-func identify(ctx context.Context, pipe goredis.Pipeliner, replicated bool, topology *redis.Topology) func() (*redis.Node, error) {
+func identify(ctx context.Context, pipe goredis.Pipeliner, replicated bool, topology *model.Topology) func() (*model.Node, error) {
 	info := pipe.Do(ctx, "INFO", "SERVER", "REPLICATION", "PERSISTENCE", "STATS", "KEYSPACE", "MEMORY")
 	if replicated {
 		host := pipe.ConfigGet(ctx, announcedHost)
-		return func() (*redis.Node, error) {
+		return func() (*model.Node, error) {
 			text, err := texts(info)
 			if err != nil {
 				return nil, err
@@ -28,13 +27,13 @@ func identify(ctx context.Context, pipe goredis.Pipeliner, replicated bool, topo
 			if err := host.Err(); err != nil {
 				return nil, fmt.Errorf("read answer to CONFIG GET: %w", err)
 			}
-			return redis.ParseReplicated(host.Val()[announcedHost], text[0])
+			return model.ParseReplicated(host.Val()[announcedHost], text[0])
 		}
 	}
 	id := pipe.Do(ctx, "CLUSTER", "MYID")
 	nodes := pipe.Do(ctx, "CLUSTER", "NODES")
 	clusterInfo := pipe.Do(ctx, "CLUSTER", "INFO")
-	return func() (*redis.Node, error) {
+	return func() (*model.Node, error) {
 		text, err := texts(id, nodes, clusterInfo, info)
 		if err != nil {
 			return nil, err
@@ -76,7 +75,7 @@ func (c *Client) Promote(ctx context.Context, history string) error {
 }
 
 // ReplicaOf sends REPLICAOF.
-func (c *Client) ReplicaOf(ctx context.Context, addr redis.Address) error {
+func (c *Client) ReplicaOf(ctx context.Context, addr model.Address) error {
 	return c.do(ctx, "REPLICAOF", addr.IP, addr.Port)
 }
 
@@ -92,7 +91,7 @@ const (
 // replica. The server holds its clients until the replica has everything, at most as long as a planned failover may take, and
 // otherwise goes on as the primary.
 // https://redis.io/docs/latest/commands/failover/
-func (c *Client) FailoverTo(ctx context.Context, addr redis.Address) error {
+func (c *Client) FailoverTo(ctx context.Context, addr model.Address) error {
 	if err := c.awaitAck(ctx, addr); err != nil {
 		return err
 	}
@@ -118,7 +117,7 @@ func (c *Client) FailoverTo(ctx context.Context, addr redis.Address) error {
 }
 
 // awaitAck returns when the next word of a replica is due. Where none comes, because nothing is written, it does not wait for it.
-func (c *Client) awaitAck(ctx context.Context, addr redis.Address) error {
+func (c *Client) awaitAck(ctx context.Context, addr model.Address) error {
 	ctx, cancel := timeout(ctx, "acknowledgement", 2*ackPeriod)
 	defer cancel()
 	first, began := int64(-1), time.Now()
@@ -127,7 +126,7 @@ func (c *Client) awaitAck(ctx context.Context, addr redis.Address) error {
 		if err != nil {
 			return fmt.Errorf("INFO: %w", err)
 		}
-		offset := redis.ParseAck(text, addr)
+		offset := model.ParseAck(text, addr)
 		if first >= 0 && offset != first {
 			pause(ctx, ackPeriod-ackMargin)
 			return nil
@@ -158,10 +157,10 @@ func (c *Client) handedOver(ctx context.Context) (bool, error) {
 	return true, nil
 }
 
-func (c *Client) handingOver(ctx context.Context) (redis.HandingOver, error) {
+func (c *Client) handingOver(ctx context.Context) (model.HandingOver, error) {
 	text, err := c.rdb.Info(ctx, "REPLICATION").Result()
 	if err != nil {
-		return redis.HandingOver{}, fmt.Errorf("INFO: %w", err)
+		return model.HandingOver{}, fmt.Errorf("INFO: %w", err)
 	}
-	return redis.ParseHandOver(text), nil
+	return model.ParseHandOver(text), nil
 }

@@ -10,7 +10,8 @@ import (
 
 	goredis "github.com/redis/go-redis/v9"
 
-	"github.com/quorate/quorate/internal/cluster/redis"
+	"github.com/quorate/quorate/internal/cluster/redis/acl"
+	"github.com/quorate/quorate/internal/cluster/redis/model"
 )
 
 func TestAReplicatedClusterStartsAndHandsOver(t *testing.T) {
@@ -20,7 +21,7 @@ func TestAReplicatedClusterStartsAndHandsOver(t *testing.T) {
 		w := newReplicatedWorld(t, engine, 2, secure)
 		w.startAll()
 		t.Logf("ready after %s\n%s", w.settle(), strings.Join(w.steps, "\n"))
-		if w.appointed.Pod != "carts-0-0" || w.appointed.Guard == 0 || w.roles["carts-0-1"] != redis.RoleReplica || w.roles["carts-0-2"] != redis.RoleReplica {
+		if w.appointed.Pod != "carts-0-0" || w.appointed.Guard == 0 || w.roles["carts-0-1"] != model.RoleReplica || w.roles["carts-0-2"] != model.RoleReplica {
 			t.Fatalf("appointed %+v, roles %v", w.appointed, w.roles)
 		}
 		wr, full := w.startPlainWriter(), w.fullCopies()
@@ -30,7 +31,7 @@ func TestAReplicatedClusterStartsAndHandsOver(t *testing.T) {
 		w.steps = nil
 		w.settle()
 		wr.waitFor(200)
-		if w.appointed.Pod != to.name || w.roles["carts-0-0"] != redis.RoleReplica || w.roles["carts-0-1"] != redis.RoleReplica {
+		if w.appointed.Pod != to.name || w.roles["carts-0-0"] != model.RoleReplica || w.roles["carts-0-1"] != model.RoleReplica {
 			t.Errorf("appointed %+v, roles %v", w.appointed, w.roles)
 		}
 		if n := w.fullCopies(); n != full {
@@ -48,7 +49,7 @@ func TestAReplicatedClusterSurvivesFaults(t *testing.T) {
 		w.startAll()
 		w.settle()
 		succeeded := func(was *process) func() bool {
-			return func() bool { return w.appointed.Pod != was.name && w.roles[w.appointed.Pod] == redis.RolePrimary }
+			return func() bool { return w.appointed.Pod != was.name && w.roles[w.appointed.Pod] == model.RolePrimary }
 		}
 
 		w.steps = nil
@@ -127,16 +128,16 @@ func TestAReplicatedClusterSurvivesFaults(t *testing.T) {
 
 		wr, w.steps = w.startPlainWriter(), nil
 		wr.waitFor(50)
-		w.passwords = redis.Introduce(w.passwords, map[string]string{
-			redis.PasswordDefault: "second", redis.PasswordOperator: "second-op", redis.PasswordReplication: "second-repl", redis.PasswordMigration: "second-mig",
+		w.passwords = acl.Introduce(w.passwords, map[string]string{
+			acl.PasswordDefault: "second", acl.PasswordOperator: "second-op", acl.PasswordReplication: "second-repl", acl.PasswordMigration: "second-mig",
 		})
 		w.settle()
 		time.Sleep(hold)
 		w.settle()
 		wr.waitFor(50)
 		wr.nothingLost("new passwords")
-		if w.passwords[redis.PasswordDefault] != "second" {
-			t.Errorf("the password is %q", w.passwords[redis.PasswordDefault])
+		if w.passwords[acl.PasswordDefault] != "second" {
+			t.Errorf("the password is %q", w.passwords[acl.PasswordDefault])
 		}
 	})
 }
@@ -208,7 +209,7 @@ func TestAPrimaryWhoseHeirIsGoneTakesItsPartBack(t *testing.T) {
 			was, heir := w.lead(), w.pods["carts-0-2"]
 			stopped := heir.cmd.Process
 			must(t, stopped.Signal(syscall.SIGSTOP))
-			must(t, w.do(was, "FAILOVER", "TO", heir.ip, redis.ClientPort, "FORCE", "TIMEOUT", 200))
+			must(t, w.do(was, "FAILOVER", "TO", heir.ip, model.ClientPort, "FORCE", "TIMEOUT", 200))
 			pause(t.Context(), time.Second)
 			if vanishes {
 				w.crash(heir)
@@ -268,7 +269,7 @@ func TestTwoHandOversByHandAreFollowed(t *testing.T) {
 		wr.waitFor(50)
 		for _, by := range [][2]*process{{w.pods["carts-0-0"], w.pods["carts-0-1"]}, {w.pods["carts-0-1"], w.pods["carts-0-2"]}} {
 			from, to := by[0], by[1]
-			must(t, w.do(to, "REPLICAOF", from.ip, redis.ClientPort))
+			must(t, w.do(to, "REPLICAOF", from.ip, model.ClientPort))
 			w.untilItCopies(to)
 			w.handsOver(from, to)
 		}

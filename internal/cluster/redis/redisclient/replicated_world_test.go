@@ -18,7 +18,10 @@ import (
 	"k8s.io/utils/ptr"
 
 	"github.com/quorate/quorate/api/v1alpha1"
-	"github.com/quorate/quorate/internal/cluster/redis"
+	"github.com/quorate/quorate/internal/cluster/redis/gate"
+	"github.com/quorate/quorate/internal/cluster/redis/model"
+	"github.com/quorate/quorate/internal/cluster/redis/planner"
+	"github.com/quorate/quorate/internal/cluster/redis/steps"
 )
 
 // newReplicatedWorld is one primary with replicas.
@@ -31,15 +34,15 @@ func newReplicatedWorld(t *testing.T, engine string, replicas int32, secure bool
 }
 
 // gate decides as the start gate does.
-func (w *world) gate(disk redis.Disk) redis.Decision {
+func (w *world) gate(disk gate.Disk) gate.Decision {
 	if w.cluster.Spec.IsReplicated() {
-		return redis.GateReplicated(disk)
+		return gate.GateReplicated(disk)
 	}
-	return redis.Gate(disk)
+	return gate.Gate(disk)
 }
 
 // assign does what the labels of the pods do.
-func (w *world) assign(s redis.AssignRoles) {
+func (w *world) assign(s steps.AssignRoles) {
 	w.change.Lock()
 	defer w.change.Unlock()
 	for _, p := range s.Pods {
@@ -48,7 +51,7 @@ func (w *world) assign(s redis.AssignRoles) {
 }
 
 // appoint does what the Service of the primary does.
-func (w *world) appoint(s redis.Appoint) {
+func (w *world) appoint(s steps.Appoint) {
 	w.change.Lock()
 	defer w.change.Unlock()
 	w.appointed, w.candidate = s.Appointment, s.Candidate
@@ -57,7 +60,7 @@ func (w *world) appoint(s redis.Appoint) {
 // handsOver has a primary hand over to a replica, of which the loop hears later.
 func (w *world) handsOver(from, to *process) {
 	w.t.Helper()
-	must(w.t, w.act(w.t.Context(), redis.HandOver{From: from.name, To: to.name, Addr: redis.Address{IP: to.ip, Port: redis.ClientPort}}))
+	must(w.t, w.act(w.t.Context(), steps.HandOver{From: from.name, To: to.name, Addr: model.Address{IP: to.ip, Port: model.ClientPort}}))
 }
 
 // untilItCopies waits until a server is a replica that is in touch with what it copies.
@@ -74,7 +77,7 @@ func (w *world) untilItCopies(p *process) {
 }
 
 // end kills servers, as the kubelet does with those that do not end by themselves.
-func (w *world) end(pods []redis.PodRef) {
+func (w *world) end(pods []steps.PodRef) {
 	w.t.Helper()
 	for _, ref := range pods {
 		w.kill(w.pods[ref.Name])
@@ -87,7 +90,7 @@ func (w *world) primaryIP() string {
 	w.change.RLock()
 	defer w.change.RUnlock()
 	c := w.candidate
-	if p := w.pods[cmp.Or(c.Pod, w.appointed.Pod)]; p != nil && (w.roles[p.name] == redis.RolePrimary || (c.Pod != "" && c.History == "")) {
+	if p := w.pods[cmp.Or(c.Pod, w.appointed.Pod)]; p != nil && (w.roles[p.name] == model.RolePrimary || (c.Pod != "" && c.History == "")) {
 		return p.ip
 	}
 	return ""
@@ -191,7 +194,7 @@ func (w *world) loopUntil(holds func() bool) {
 	defer cancel()
 	started, last := time.Now(), ""
 	for ctx.Err() == nil {
-		p := redis.Next(w.observe(ctx))
+		p := planner.Next(w.observe(ctx))
 		if p.Message != last {
 			w.steps, last = append(w.steps, fmt.Sprintf("%6s %s: %s", time.Since(started).Round(time.Millisecond), p.Reason, p.Message)), p.Message
 		}

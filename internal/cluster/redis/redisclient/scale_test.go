@@ -13,11 +13,11 @@ import (
 	"k8s.io/utils/ptr"
 
 	"github.com/quorate/quorate/internal/cluster"
-	"github.com/quorate/quorate/internal/cluster/redis"
+	"github.com/quorate/quorate/internal/cluster/redis/steps"
 )
 
 // scale does what the StatefulSet controller does: pods without room end, and their volumes stay.
-func (w *world) scale(step redis.ScaleShards) error {
+func (w *world) scale(step steps.ScaleShards) error {
 	for _, size := range step.Sets {
 		w.sets[size.Shard] = size.To
 		for ordinal := size.To; ordinal < size.From; ordinal++ {
@@ -168,7 +168,7 @@ func (w *world) promoteSeconds() {
 		if from == second.name {
 			continue
 		}
-		if err := w.act(w.t.Context(), redis.Failover{Shard: shard, From: from, To: second.name}); err != nil {
+		if err := w.act(w.t.Context(), steps.Failover{Shard: shard, From: from, To: second.name}); err != nil {
 			w.t.Fatal(err)
 		}
 	}

@@ -12,8 +12,13 @@ import (
 
 	"github.com/quorate/quorate/internal/cluster"
 	"github.com/quorate/quorate/internal/cluster/anomaly"
-	"github.com/quorate/quorate/internal/cluster/redis"
+	"github.com/quorate/quorate/internal/cluster/redis/acl"
+	"github.com/quorate/quorate/internal/cluster/redis/config"
+	"github.com/quorate/quorate/internal/cluster/redis/history"
+	"github.com/quorate/quorate/internal/cluster/redis/model"
+	"github.com/quorate/quorate/internal/cluster/redis/planner"
 	"github.com/quorate/quorate/internal/cluster/redis/redisclient"
+	"github.com/quorate/quorate/internal/cluster/redis/steps"
 	clustertls "github.com/quorate/quorate/internal/cluster/tls"
 )
 
@@ -21,7 +26,7 @@ func (w *world) connect(p *process) *redisclient.Client {
 	dial := w.dial(p)
 	return redisclient.New(redisclient.Options{
 		Replicated: w.cluster.Spec.IsReplicated(),
-		Logins:     append([]redisclient.Login{{Username: redis.UserOperator, Password: w.passwords[redis.PasswordOperator]}}, w.others...),
+		Logins:     append([]redisclient.Login{{Username: acl.UserOperator, Password: w.passwords[acl.PasswordOperator]}}, w.others...),
 		TLS:        w.tlsFor(p.name),
 		Dial: func(ctx context.Context) (net.Conn, error) {
 			conn, err := dial(ctx)
@@ -36,16 +41,16 @@ func (w *world) connect(p *process) *redisclient.Client {
 // mover connects as the user that moves keys.
 func (w *world) mover(p *process) *redisclient.Client {
 	return redisclient.NewMover(redisclient.Options{
-		Logins: []redisclient.Login{{Username: redis.UserMigration, Password: w.passwords[redis.PasswordMigration]}}, TLS: w.tlsFor(p.name),
+		Logins: []redisclient.Login{{Username: acl.UserMigration, Password: w.passwords[acl.PasswordMigration]}}, TLS: w.tlsFor(p.name),
 		Dial: w.dial(p),
 	})
 }
 
 // address is where a server listens now.
-func (w *world) address(p *process) redis.Address {
+func (w *world) address(p *process) model.Address {
 	w.change.RLock()
 	defer w.change.RUnlock()
-	return redis.Address{IP: p.ip, Port: redis.ClientPort}
+	return model.Address{IP: p.ip, Port: model.ClientPort}
 }
 
 // dial connects to where a server listens now. A client may go on connecting when the pod has another address.
@@ -71,41 +76,41 @@ func (w *world) drop(shard int) {
 }
 
 // observe is what the controller does.
-func (w *world) observe(ctx context.Context) redis.State {
+func (w *world) observe(ctx context.Context) model.State {
 	spec := w.cluster.Spec
 	certificate := ""
 	if w.secure() {
 		certificate = clustertls.LeafFingerprint(w.leaf.Cert)
 	}
-	s := redis.State{Now: time.Now(), Accounts: w.accounts, Spec: redis.Spec{
+	s := model.State{Now: time.Now(), Accounts: w.accounts, Spec: model.Spec{
 		Name: w.cluster.Name, Namespace: w.cluster.Namespace, Shards: spec.ShardCount(), Replicated: spec.IsReplicated(), Replicas: spec.Replicas(), Version: spec.Version, Persistent: !w.ephemeral, AssignEmpty: w.assignEmpty,
-		NodeTimeout: redis.NodeTimeout(spec.Config), ReplaceDead: spec.Recovery.ReplacesDead(), Access: w.access(), HandedOut: true, Hold: hold,
-		MemoryLimit: redis.MemoryLimit(spec.Resources), MinReplicas: redis.MinReplicas(&spec),
+		NodeTimeout: config.NodeTimeout(spec.Config), ReplaceDead: spec.Recovery.ReplacesDead(), Access: w.access(), HandedOut: true, Hold: hold,
+		MemoryLimit: config.MemoryLimit(spec.Resources), MinReplicas: config.MinReplicas(&spec),
 		Certificate: certificate, Rebalance: w.rebalance,
 	}}
-	live, err := redis.LiveConfig(&spec)
+	live, err := config.LiveConfig(&spec)
 	if err != nil {
 		w.t.Fatal(err)
 	}
 	for _, name := range w.leaves {
 		delete(live, name)
 	}
-	s.Spec.Live, s.Spec.LiveNames = live, redis.LiveNames(spec.Config)
+	s.Spec.Live, s.Spec.LiveNames = live, config.LiveNames(spec.Config)
 	for shard := range w.sets {
-		s.Sets = append(s.Sets, redis.Set{Shard: shard, Replicas: w.sets[shard], Guarded: w.guarded[shard]})
+		s.Sets = append(s.Sets, model.Set{Shard: shard, Replicas: w.sets[shard], Guarded: w.guarded[shard]})
 	}
 	s.Appointed, s.Candidate, s.FailedHandOvers = w.appointed, w.candidate, w.failed
 	s.Doors, s.Exposed = w.doors(), w.exposed()
 	for _, p := range w.pods {
-		pod := redis.Pod{
+		pod := model.Pod{
 			Role: w.roles[p.name],
-			Name: p.name, UID: p.name + "/" + p.ip, Shard: p.shard, Ordinal: p.ordinal, Addr: redis.Address{IP: p.ip, Port: redis.ClientPort}, Gate: p.gate,
+			Name: p.name, UID: p.name + "/" + p.ip, Shard: p.shard, Ordinal: p.ordinal, Addr: model.Address{IP: p.ip, Port: model.ClientPort}, Gate: p.gate,
 			Outdated: p.version != w.cluster.Spec.Version, HasRun: true, Stuck: p.stuck, Ended: p.ended,
-			MemoryLimit: p.limit, Resize: redis.Resizing{Wanted: p.limit != redis.MemoryLimit(spec.Resources)},
+			MemoryLimit: p.limit, Resize: model.Resizing{Wanted: p.limit != config.MemoryLimit(spec.Resources)},
 		}
 		if !spec.IsReplicated() {
 			pod.Announce = w.announcement(p.name).Parameters(w.host(p.name), p.ip)
-			pod.Announce["cluster-preferred-endpoint-type"] = redis.Endpoint(&spec, w.announcement(p.name))
+			pod.Announce["cluster-preferred-endpoint-type"] = model.Endpoint(&spec, w.announcement(p.name))
 		}
 		if p.cmd != nil {
 			pod.Started = p.started
@@ -116,13 +121,13 @@ func (w *world) observe(ctx context.Context) redis.State {
 			if err == nil {
 				pod.Clock = anomaly.ClockOf(p.name, node.Clock, time.Microsecond, asked, time.Now())
 			} else {
-				pod.Error, pod.Hangs, pod.HungFor = err.Error(), errors.Is(err, redis.ErrHangs), w.hungFor
+				pod.Error, pod.Hangs, pod.HungFor = err.Error(), errors.Is(err, steps.ErrHangs), w.hungFor
 			}
 			_ = c.Close()
 		}
 		s.Pods = append(s.Pods, pod)
 		if !w.ephemeral {
-			s.Claims = append(s.Claims, redis.Claim{Name: "data-" + p.name, UID: p.dir, Shard: p.shard, Ordinal: p.ordinal})
+			s.Claims = append(s.Claims, model.Claim{Name: "data-" + p.name, UID: p.dir, Shard: p.shard, Ordinal: p.ordinal})
 		}
 	}
 	s.Neighbours = w.neighbours()
@@ -136,7 +141,7 @@ func (w *world) observe(ctx context.Context) redis.State {
 
 func (w *world) act(ctx context.Context, step cluster.Step) error {
 	w.processes.Stand(step, time.Now())
-	if g, ok := step.(redis.Guard); ok {
+	if g, ok := step.(steps.Guard); ok {
 		for _, shard := range g.Protect {
 			w.guarded[shard] = true
 		}
@@ -146,16 +151,16 @@ func (w *world) act(ctx context.Context, step cluster.Step) error {
 		return nil
 	}
 	switch s := step.(type) {
-	case redis.Appoint:
+	case steps.Appoint:
 		w.appoint(s)
 		return nil
-	case redis.AssignRoles:
+	case steps.AssignRoles:
 		w.assign(s)
 		return nil
-	case redis.ResizePod:
-		w.pods[s.Pod.Name].limit = redis.MemoryLimit(w.cluster.Spec.Resources)
+	case steps.ResizePod:
+		w.pods[s.Pod.Name].limit = config.MemoryLimit(w.cluster.Spec.Resources)
 		return nil
-	case redis.MoveSlots:
+	case steps.MoveSlots:
 		var errs []error
 		for _, m := range s.Moves {
 			from, to := w.mover(w.pods[m.From]), w.mover(w.pods[m.To])
@@ -166,47 +171,47 @@ func (w *world) act(ctx context.Context, step cluster.Step) error {
 			errs = append(errs, err)
 		}
 		return errors.Join(errs...)
-	case redis.MoverStep:
+	case steps.MoverStep:
 		pod, _ := s.Server()
 		m := w.mover(w.pods[pod])
 		defer func() { _ = m.Close() }()
 		return s.Run(ctx, m)
-	case redis.Withdraw:
+	case steps.Withdraw:
 		w.withdraw(s)
 		return nil
-	case redis.DropShard:
+	case steps.DropShard:
 		w.drop(s.Shard)
-	case redis.ScaleShards:
+	case steps.ScaleShards:
 		return w.scale(s) //nolint:contextcheck // Servers outlive the step.
-	case redis.End:
+	case steps.End:
 		w.end(s.Pods) //nolint:contextcheck // Servers outlive the step.
 		return nil
-	case redis.Restart:
+	case steps.Restart:
 		w.restart(s) //nolint:contextcheck // Servers outlive the step.
-	case redis.ReplaceDisk:
+	case steps.ReplaceDisk:
 		w.terminate(w.pods[s.Pod.Name])
 		w.recreate(w.pods[s.Pod.Name], true) //nolint:contextcheck // Servers outlive the step.
 		return nil
-	case redis.Failover:
+	case steps.Failover:
 		former, heir := w.connect(w.pods[s.From]), w.connect(w.pods[s.To])
 		defer func() { _, _ = former.Close(), heir.Close() }()
 		return s.Run(ctx, former, heir)
-	case redis.RotatePasswords:
+	case steps.RotatePasswords:
 		w.passwords = s.Apply(w.passwords, time.Now())
-		w.given.Store(w.passwords[redis.PasswordDefault])
+		w.given.Store(w.passwords[acl.PasswordDefault])
 		return nil
 	}
-	s, ok := step.(redis.ServerStep)
+	s, ok := step.(steps.ServerStep)
 	if !ok {
 		return fmt.Errorf("unexpected step %s", step)
 	}
 	err := w.tell(ctx, s)
-	w.failed.Note(step, err, time.Now())
+	history.Note(&w.failed, step, err, time.Now())
 	return err
 }
 
 // tell sends the commands of a step to the servers.
-func (w *world) tell(ctx context.Context, s redis.ServerStep) error {
+func (w *world) tell(ctx context.Context, s steps.ServerStep) error {
 	for _, call := range s.Calls() {
 		c := w.connect(w.pods[call.Pod])
 		_, err := c.Read(ctx) // As the controller does: this finds out who the server lets in.
@@ -253,7 +258,7 @@ func (w *world) settleUntil(reason string) time.Duration {
 	started := time.Now()
 	var last cluster.Plan
 	for ctx.Err() == nil {
-		p := redis.Next(w.observe(ctx))
+		p := planner.Next(w.observe(ctx))
 		if p.Message != last.Message {
 			w.steps = append(w.steps, fmt.Sprintf("%6s %s: %s", time.Since(started).Round(time.Millisecond), p.Reason, p.Message))
 		}
@@ -318,7 +323,7 @@ func (w *world) expectNoSuccessor(dead *process, id string) {
 }
 
 // allSeeDead reports whether every server but the dead one was read and takes that one for dead.
-func allSeeDead(s redis.State, dead string) bool {
+func allSeeDead(s model.State, dead string) bool {
 	alive := 0
 	for _, p := range s.Pods {
 		if p.Node == nil || p.Node.ID == dead {

@@ -12,7 +12,11 @@ import (
 	"time"
 
 	"github.com/quorate/quorate/internal/cluster"
-	"github.com/quorate/quorate/internal/cluster/redis"
+	"github.com/quorate/quorate/internal/cluster/redis/acl"
+	redisconfig "github.com/quorate/quorate/internal/cluster/redis/config"
+	"github.com/quorate/quorate/internal/cluster/redis/gate"
+	"github.com/quorate/quorate/internal/cluster/redis/model"
+	"github.com/quorate/quorate/internal/cluster/redis/software"
 	"github.com/quorate/quorate/test/stores"
 )
 
@@ -83,15 +87,15 @@ func (w *world) recreateAt(p *process, ip string, loseDisk bool) {
 // start does what the gate and then the server's container do.
 func (w *world) start(p *process) {
 	w.t.Helper()
-	nodes, err := os.ReadFile(filepath.Join(p.dir, redis.NodesFile))
+	nodes, err := os.ReadFile(filepath.Join(p.dir, model.NodesFile))
 	if err != nil && !errors.Is(err, os.ErrNotExist) {
 		w.t.Fatal(err)
 	}
-	manifests, err := filepath.Glob(filepath.Join(p.dir, redis.AppendDir, "*.manifest"))
+	manifests, err := filepath.Glob(filepath.Join(p.dir, model.AppendDir, "*.manifest"))
 	if err != nil {
 		w.t.Fatal(err)
 	}
-	disk := redis.Disk{Nodes: string(nodes), Data: len(manifests) > 0, Server: redis.Software{Engine: w.cluster.Spec.ServerEngine(), Version: w.cluster.Spec.Version}}
+	disk := gate.Disk{Nodes: string(nodes), Data: len(manifests) > 0, Server: software.Release{Engine: w.cluster.Spec.ServerEngine(), Version: w.cluster.Spec.Version}}
 	if disk.Data {
 		disk.Writer = w.writerOf(p, manifests[0])
 	}
@@ -101,32 +105,32 @@ func (w *world) start(p *process) {
 		w.t.Fatalf("the gate holds %s: %s", p.name, decision.Message)
 	}
 	if decision.Retire {
-		if err := os.Remove(filepath.Join(p.dir, redis.NodesFile)); err != nil {
+		if err := os.Remove(filepath.Join(p.dir, model.NodesFile)); err != nil {
 			w.t.Fatal(err)
 		}
 	}
 	if decision.SetAside {
-		if err := os.RemoveAll(filepath.Join(p.dir, redis.AppendDir)); err != nil {
+		if err := os.RemoveAll(filepath.Join(p.dir, model.AppendDir)); err != nil {
 			w.t.Fatal(err)
 		}
 	}
 	w.writeFiles(p, decision.Admit)
-	p.version, p.limit = w.cluster.Spec.Version, redis.MemoryLimit(w.cluster.Spec.Resources)
+	p.version, p.limit = w.cluster.Spec.Version, redisconfig.MemoryLimit(w.cluster.Spec.Resources)
 	w.run(p)
 }
 
 // writerOf reads which server wrote what lies on the volume of a pod.
-func (w *world) writerOf(p *process, manifest string) redis.Software {
+func (w *world) writerOf(p *process, manifest string) software.Release {
 	w.t.Helper()
 	text, err := os.ReadFile(manifest)
 	if err != nil {
 		w.t.Fatal(err)
 	}
-	head, err := os.ReadFile(filepath.Join(p.dir, redis.AppendDir, redis.BaseFile(string(text))))
+	head, err := os.ReadFile(filepath.Join(p.dir, model.AppendDir, gate.BaseFile(string(text))))
 	if err != nil {
 		w.t.Fatal(err)
 	}
-	writer := redis.RDBWriter(head)
+	writer := gate.RDBWriter(head)
 	if writer.Version == "" {
 		w.t.Errorf("%s does not tell who wrote it: %q", manifest, head[:min(len(head), 64)])
 	}
@@ -136,18 +140,18 @@ func (w *world) writerOf(p *process, manifest string) redis.Software {
 // run starts the process alone, as a restart in place does.
 func (w *world) run(p *process) {
 	w.t.Helper()
-	p.cmd = exec.CommandContext(context.Background(), w.binary, filepath.Join(p.dir, redis.ConfigKey)) //nolint:usetesting // killed in Cleanup
+	p.cmd = exec.CommandContext(context.Background(), w.binary, filepath.Join(p.dir, redisconfig.ConfigKey)) //nolint:usetesting // killed in Cleanup
 	p.started = time.Now()
 	stores.Start(w.t, p.cmd, filepath.Join(p.dir, "server.log"))
 }
 
 func (w *world) writeFiles(p *process, admit bool) {
 	w.t.Helper()
-	common, err := redis.Config(&w.cluster.Spec)
+	common, err := redisconfig.Config(&w.cluster.Spec)
 	if err != nil {
 		w.t.Fatal(err)
 	}
-	config, err := redis.PodConfig(common, redis.PodFacts{
+	config, err := redisconfig.PodConfig(common, redisconfig.PodFacts{
 		Name: p.name, IP: p.ip, Host: w.host(p.name), Engine: string(w.cluster.Spec.ServerEngine()), Version: w.cluster.Spec.Version,
 		ReplicationPassword: w.access().ReplicationPassword(p.name),
 		Announcement:        w.announcement(p.name), Replicated: w.cluster.Spec.IsReplicated(),
@@ -158,12 +162,12 @@ func (w *world) writeFiles(p *process, admit bool) {
 	// The paths of a pod become those of the test. bind keeps the servers of one machine apart.
 	config = strings.NewReplacer("/run/quorate", p.dir, "dir /data", "dir "+p.dir, "/etc/quorate/tls", p.dir).Replace(config) +
 		"bind " + p.ip + "\nbind-source-addr " + p.ip + "\n"
-	users, err := w.access().Users(p.name, redis.Software{Engine: w.cluster.Spec.ServerEngine(), Version: w.cluster.Spec.Version})
+	users, err := w.access().Users(p.name, software.Release{Engine: w.cluster.Spec.ServerEngine(), Version: w.cluster.Spec.Version})
 	if err != nil {
 		w.t.Fatal(err)
 	}
 	for name, text := range map[string]string{
-		redis.ConfigKey: config, redis.UsersFile: redis.UsersText(users, admit),
+		redisconfig.ConfigKey: config, redisconfig.UsersFile: acl.UsersText(users, admit),
 		"tls.crt": string(w.leaf.Cert), "tls.key": string(w.leaf.Key), "ca.crt": string(w.ca.Cert),
 	} {
 		if err := os.WriteFile(filepath.Join(p.dir, name), []byte(text), 0o600); err != nil {

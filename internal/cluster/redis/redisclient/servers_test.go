@@ -22,7 +22,10 @@ import (
 
 	"github.com/quorate/quorate/api/v1alpha1"
 	"github.com/quorate/quorate/internal/cluster"
-	"github.com/quorate/quorate/internal/cluster/redis"
+	"github.com/quorate/quorate/internal/cluster/redis/acl"
+	"github.com/quorate/quorate/internal/cluster/redis/balance"
+	"github.com/quorate/quorate/internal/cluster/redis/history"
+	"github.com/quorate/quorate/internal/cluster/redis/model"
 	"github.com/quorate/quorate/internal/cluster/redis/redisclient"
 	clustertls "github.com/quorate/quorate/internal/cluster/tls"
 	"github.com/quorate/quorate/test/stores"
@@ -77,30 +80,30 @@ type world struct {
 	// sets are the numbers of pods of the StatefulSets, by shard.
 	sets map[int]int
 	// idle is what is remembered of shards that are to go.
-	idle redis.Idle
+	idle history.Idle
 	// hungFor is for how long servers that hang have done so.
 	hungFor time.Duration
 	// processes are what was seen of the servers; nil: nothing is remembered.
-	processes redis.Processes
+	processes history.Processes
 	// disks are the volumes of pods that have left, by name.
 	disks map[string]string
 	// ephemeral says that the pods have no volumes, and assignEmpty that a lost shard is served empty.
 	ephemeral, assignEmpty bool
 	// change guards pods and their addresses against a client that runs meanwhile.
 	change   sync.RWMutex
-	accounts map[string]redis.AccountClaim
+	accounts map[string]model.AccountClaim
 	// appointed and roles are what Kubernetes knows of the roles in the mode Replicated.
-	appointed redis.Appointment
-	candidate redis.FailoverCandidate
-	failed    redis.FailedHandOvers
+	appointed model.Appointment
+	candidate model.FailoverCandidate
+	failed    model.FailedHandOvers
 	roles     map[string]string
 	// outside is where pods are to be reached from outside, by name, and open where they are.
 	outside, open map[string]*door
 	// rebalance says by what slots are divided, samples are what they weighed first and last, and proposal is what was proposed because
 	// of it.
-	rebalance redis.Rebalance
-	samples   []redis.Sample
-	proposal  *redis.Proposal
+	rebalance model.Rebalance
+	samples   []balance.Sample
+	proposal  *model.Proposal
 	// front stands between the operator and a server, nil: nothing does.
 	front func(p *process, server net.Conn) net.Conn
 	// neighbour is the other cluster that the operator knows; nil: there is none.
@@ -135,10 +138,10 @@ func newWorldOf(t *testing.T, name, engine string, shards, replicas int32, secur
 	w := &world{
 		t: t, binary: server.Program(),
 		subnet: fmt.Sprintf("127.%d.%d", 1+rand.IntN(254), rand.IntN(256)),
-		pods:   map[string]*process{}, guarded: map[int]bool{}, sets: map[int]int{}, disks: map[string]string{}, idle: redis.Idle{},
+		pods:   map[string]*process{}, guarded: map[int]bool{}, sets: map[int]int{}, disks: map[string]string{}, idle: history.Idle{},
 		passwords: map[string]string{
-			redis.PasswordDefault: `cl"ient\ pass'word`, redis.PasswordOperator: "operator-secret", redis.PasswordReplication: `repl "\x41`,
-			redis.PasswordMigration: "migration-secret",
+			acl.PasswordDefault: `cl"ient\ pass'word`, acl.PasswordOperator: "operator-secret", acl.PasswordReplication: `repl "\x41`,
+			acl.PasswordMigration: "migration-secret",
 		},
 		cluster: &v1alpha1.RedisCluster{Spec: v1alpha1.RedisClusterSpec{
 			Engine: &e, Version: server.Version, Shards: shards, ReplicasPerShard: &replicas, TLS: &v1alpha1.TLSSpec{Mode: &mode},
@@ -148,7 +151,7 @@ func newWorldOf(t *testing.T, name, engine string, shards, replicas int32, secur
 		}},
 	}
 	w.cluster.Name, w.cluster.Namespace = name, "shop"
-	w.given.Store(w.passwords[redis.PasswordDefault])
+	w.given.Store(w.passwords[acl.PasswordDefault])
 	w.certify()
 	w.ensure()
 	t.Cleanup(w.stop) // Before the directories are removed, which is cleaned up last.
@@ -204,8 +207,8 @@ func (w *world) startAll() {
 	}
 }
 
-func (w *world) access() *redis.Access {
-	return &redis.Access{Passwords: w.passwords, Replicated: w.cluster.Spec.IsReplicated()}
+func (w *world) access() *acl.Access {
+	return &acl.Access{Passwords: w.passwords, Replicated: w.cluster.Spec.IsReplicated()}
 }
 
 func (w *world) secure() bool { return w.cluster.Spec.TLS.TLSMode() != v1alpha1.TLSDisabled }

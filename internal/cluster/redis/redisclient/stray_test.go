@@ -6,7 +6,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/quorate/quorate/internal/cluster/redis"
+	"github.com/quorate/quorate/internal/cluster/redis/model"
 	"github.com/quorate/quorate/test/clusterbus"
 )
 
@@ -17,7 +17,7 @@ func (w *world) mislead(p, sender *process) {
 	if err != nil {
 		w.t.Fatal(err)
 	}
-	c, err := (&net.Dialer{}).DialContext(w.t.Context(), "tcp", net.JoinHostPort(p.ip, strconv.Itoa(redis.BusPort)))
+	c, err := (&net.Dialer{}).DialContext(w.t.Context(), "tcp", net.JoinHostPort(p.ip, strconv.Itoa(model.BusPort)))
 	if err != nil {
 		w.t.Fatal(err)
 	}

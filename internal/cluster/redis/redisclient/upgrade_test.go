@@ -5,12 +5,13 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/quorate/quorate/internal/cluster/redis"
+	"github.com/quorate/quorate/internal/cluster/redis/planner"
+	"github.com/quorate/quorate/internal/cluster/redis/steps"
 	"github.com/quorate/quorate/test/stores"
 )
 
 // restart does what the StatefulSet controller does: the pods end, and are made anew from the current template.
-func (w *world) restart(step redis.Restart) {
+func (w *world) restart(step steps.Restart) {
 	w.t.Helper()
 	for _, ref := range step.Pods {
 		p := w.pods[ref.Name]
@@ -85,7 +86,7 @@ func TestAnUpgradeOfARealClusterIsSetBack(t *testing.T) {
 			w.write(c)
 			l := w.startLoad(c)
 			w.become(u.to)
-			restarted := w.until("the first replica to be newer", func(step any) bool { _, ok := step.(redis.Restart); return ok })
+			restarted := w.until("the first replica to be newer", func(step any) bool { _, ok := step.(steps.Restart); return ok })
 			w.steps = nil
 			w.become(u.from)
 			took := w.settle()
@@ -95,9 +96,9 @@ func TestAnUpgradeOfARealClusterIsSetBack(t *testing.T) {
 			w.wantVersion(t)
 
 			w.become(u.to)
-			w.until("the first primary to be newer", func(step any) bool { _, ok := step.(redis.Failover); return ok })
+			w.until("the first primary to be newer", func(step any) bool { _, ok := step.(steps.Failover); return ok })
 			w.become(u.from)
-			w.settleUntil(redis.ReasonVersion)
+			w.settleUntil(planner.ReasonVersion)
 			w.become(u.to)
 			w.settle()
 			w.expect(w.clients())
@@ -110,7 +111,7 @@ func TestAnUpgradeOfARealClusterIsSetBack(t *testing.T) {
 func (w *world) until(what string, is func(step any) bool) string {
 	w.t.Helper()
 	for range 3000 {
-		p := redis.Next(w.observe(w.t.Context()))
+		p := planner.Next(w.observe(w.t.Context()))
 		if p.Step != nil {
 			if err := w.act(w.t.Context(), p.Step); err != nil {
 				w.t.Log(err)

@@ -15,8 +15,14 @@ import (
 	"github.com/redis/go-redis/v9/maintnotifications"
 
 	"github.com/quorate/quorate/api/v1alpha1"
-	"github.com/quorate/quorate/internal/cluster/redis"
+	"github.com/quorate/quorate/internal/cluster/redis/acl"
+	"github.com/quorate/quorate/internal/cluster/redis/config"
+	"github.com/quorate/quorate/internal/cluster/redis/model"
+	"github.com/quorate/quorate/internal/cluster/redis/planner"
 	"github.com/quorate/quorate/internal/cluster/redis/redisclient"
+	"github.com/quorate/quorate/internal/cluster/redis/slots"
+	"github.com/quorate/quorate/internal/cluster/redis/software"
+	"github.com/quorate/quorate/internal/cluster/redis/steps"
 )
 
 // earlierUsers is the file of users that an earlier version of the operator wrote: nobody migrates slots, and the operator
@@ -36,7 +42,7 @@ func TestRealUsers(t *testing.T) {
 			w.startAll()
 			w.settle()
 			for _, s := range w.steps {
-				if strings.Contains(s, redis.ReasonSetUsers) {
+				if strings.Contains(s, steps.ReasonSetUsers) {
 					t.Errorf("the users that the start gate writes are not those that the planner wants: %s", s)
 				}
 			}
@@ -95,7 +101,7 @@ func (o *writer) expectNoRefusal(t *testing.T) {
 	t.Logf("%d writes, none refused", o.acked.Load())
 }
 
-func (w *world) usersOf(p *process) []redis.User {
+func (w *world) usersOf(p *process) []acl.User {
 	w.t.Helper()
 	c := w.connect(p)
 	defer func() { _ = c.Close() }()
@@ -110,9 +116,9 @@ func (w *world) usersOf(p *process) []redis.User {
 func (w *world) upgradesUsers(t *testing.T) {
 	for _, p := range w.pods {
 		w.kill(p)
-		text := fmt.Sprintf(earlierUsers, redis.Hash(w.passwords[redis.PasswordDefault]), redis.Hash(w.passwords[redis.PasswordOperator]),
-			redis.Hash(redis.ShardPassword(w.passwords[redis.PasswordReplication], p.name)))
-		if err := os.WriteFile(filepath.Join(p.dir, redis.UsersFile), []byte(text), 0o600); err != nil {
+		text := fmt.Sprintf(earlierUsers, acl.Hash(w.passwords[acl.PasswordDefault]), acl.Hash(w.passwords[acl.PasswordOperator]),
+			acl.Hash(acl.ShardPassword(w.passwords[acl.PasswordReplication], p.name)))
+		if err := os.WriteFile(filepath.Join(p.dir, config.UsersFile), []byte(text), 0o600); err != nil {
 			t.Fatal(err)
 		}
 		w.run(p)
@@ -140,7 +146,7 @@ func (w *world) upgradesUsers(t *testing.T) {
 func (w *world) settleFor(d time.Duration) {
 	w.t.Helper()
 	for end := time.Now().Add(d); time.Now().Before(end); pause(w.t.Context(), 50*time.Millisecond) {
-		if p := redis.Next(w.observe(w.t.Context())); p.Step != nil {
+		if p := planner.Next(w.observe(w.t.Context())); p.Step != nil {
 			w.t.Fatalf("planned %s: %s", p.Step, p.Message)
 		}
 	}
@@ -163,7 +169,7 @@ func (w *world) restoresUsers(t *testing.T) {
 		}
 	}
 	w.settle()
-	if !strings.Contains(strings.Join(w.steps, "\n"), redis.ReasonSetUsers) {
+	if !strings.Contains(strings.Join(w.steps, "\n"), steps.ReasonSetUsers) {
 		t.Errorf("no users were set:\n%s", strings.Join(w.steps, "\n"))
 	}
 	var found []string
@@ -188,17 +194,17 @@ func (w *world) servesAccount(t *testing.T) {
 		Channels: []v1alpha1.RedisPattern{"news"}, Categories: []v1alpha1.RedisCategory{"read", "write", "pubsub", "transaction", "scripting", "blocking"},
 		Commands: []v1alpha1.RedisCommand{"memory|usage", "keys"},
 	}
-	want := redis.Account(u, "app-secret")
-	w.accounts = map[string]redis.AccountClaim{"carts-app": {Username: "carts-app", Wanted: true}}
+	want := acl.Account(u, "app-secret")
+	w.accounts = map[string]model.AccountClaim{"carts-app": {Username: "carts-app", Wanted: true}}
 	defer func() { w.accounts = nil }()
-	first := redis.SetUsers{Pods: []redis.PodUsers{{Pod: "carts-0-0", Users: []redis.User{want}, Admits: redis.AdmitsForNow}}}
+	first := steps.SetUsers{Pods: []steps.PodUsers{{Pod: "carts-0-0", Users: []acl.User{want}, Admits: model.AdmitsForNow}}}
 	if err := w.act(t.Context(), first); err != nil {
 		t.Fatal(err)
 	}
 	w.settle()
 	for name, p := range w.pods {
-		software := redis.Software{Engine: w.cluster.Spec.ServerEngine(), Version: w.cluster.Spec.Version}
-		i := slices.IndexFunc(w.usersOf(p), func(u redis.User) bool { return u.Name == "carts-app" })
+		software := software.Release{Engine: w.cluster.Spec.ServerEngine(), Version: w.cluster.Spec.Version}
+		i := slices.IndexFunc(w.usersOf(p), func(u acl.User) bool { return u.Name == "carts-app" })
 		if i < 0 || !w.usersOf(p)[i].IsAccount(want, software) || w.usersOf(p)[i].MadeFor() != "carts-app" {
 			t.Fatalf("%s has not the user that was set: %+v", name, w.usersOf(p))
 		}
@@ -214,13 +220,13 @@ func (w *world) servesAccount(t *testing.T) {
 			t.Errorf("%v: %v, want it denied", args, err)
 		}
 	}
-	w.accounts = map[string]redis.AccountClaim{}
+	w.accounts = map[string]model.AccountClaim{}
 	w.settle()
 	for name, p := range w.pods {
-		if slices.ContainsFunc(w.usersOf(p), func(u redis.User) bool { return u.Name == "carts-app" }) {
+		if slices.ContainsFunc(w.usersOf(p), func(u acl.User) bool { return u.Name == "carts-app" }) {
 			t.Errorf("%s still has the user", name)
 		}
-		if saved, err := os.ReadFile(filepath.Join(p.dir, redis.UsersFile)); err != nil || strings.Contains(string(saved), "carts-app") {
+		if saved, err := os.ReadFile(filepath.Join(p.dir, config.UsersFile)); err != nil || strings.Contains(string(saved), "carts-app") {
 			t.Errorf("the file of %s still has the user, or cannot be read: %v", name, err)
 		}
 	}
@@ -233,19 +239,19 @@ func (w *world) rotatesPasswords(t *testing.T) {
 	c := w.clients()
 	c.Options().ConnMaxLifetime = 20 * time.Millisecond
 	writing := write(t, c)
-	w.passwords = redis.Introduce(w.passwords, map[string]string{
-		redis.PasswordDefault: "new-client", redis.PasswordOperator: "new-operator",
-		redis.PasswordReplication: "new-replication", redis.PasswordMigration: "new-migration",
+	w.passwords = acl.Introduce(w.passwords, map[string]string{
+		acl.PasswordDefault: "new-client", acl.PasswordOperator: "new-operator",
+		acl.PasswordReplication: "new-replication", acl.PasswordMigration: "new-migration",
 	})
 	w.settle()
-	if w.passwords[redis.PasswordDefault] != "new-client" || w.given.Load() != "new-client" {
+	if w.passwords[acl.PasswordDefault] != "new-client" || w.given.Load() != "new-client" {
 		t.Fatalf("the new password is not given out: %v", w.steps)
 	}
 	p := w.pods["carts-0-0"]
-	if err := w.as(p, "default", before[redis.PasswordDefault]).Ping(t.Context()).Err(); err != nil {
+	if err := w.as(p, "default", before[acl.PasswordDefault]).Ping(t.Context()).Err(); err != nil {
 		t.Errorf("the former password does not work while it is to: %v", err)
 	}
-	for end := time.Now().Add(time.Minute); (redis.Access{Passwords: w.passwords}).Replacing(); pause(t.Context(), 50*time.Millisecond) {
+	for end := time.Now().Add(time.Minute); (acl.Access{Passwords: w.passwords}).Replacing(); pause(t.Context(), 50*time.Millisecond) {
 		if time.Now().After(end) {
 			t.Fatalf("the former passwords were not retired: %v", w.steps)
 		}
@@ -254,7 +260,7 @@ func (w *world) rotatesPasswords(t *testing.T) {
 	w.settle()
 	writing.expectNoRefusal(t)
 	for user, key := range map[string]string{
-		"default": redis.PasswordDefault, redis.UserOperator: redis.PasswordOperator, redis.UserMigration: redis.PasswordMigration,
+		"default": acl.PasswordDefault, acl.UserOperator: acl.PasswordOperator, acl.UserMigration: acl.PasswordMigration,
 	} {
 		if err := w.as(p, user, before[key]).Ping(t.Context()).Err(); err == nil || !strings.HasPrefix(err.Error(), "WRONGPASS") {
 			t.Errorf("the former password of %s: %v", user, err)
@@ -270,11 +276,11 @@ func (w *world) rotatesPasswords(t *testing.T) {
 func (w *world) keepsPasswords(t *testing.T) {
 	w.steps = nil
 	for _, p := range w.pods {
-		saved, err := os.ReadFile(filepath.Join(p.dir, redis.UsersFile))
+		saved, err := os.ReadFile(filepath.Join(p.dir, config.UsersFile))
 		if err != nil {
 			t.Fatal(err)
 		}
-		if !strings.Contains(string(saved), "user replication on") || !strings.Contains(string(saved), redis.AdmitsMark) {
+		if !strings.Contains(string(saved), "user replication on") || !strings.Contains(string(saved), acl.AdmitsMark) {
 			t.Errorf("%s would admit no replicas after a restart in place:\n%s", p.name, saved)
 		}
 		w.kill(p)
@@ -286,7 +292,7 @@ func (w *world) keepsPasswords(t *testing.T) {
 		c := w.connect(p)
 		node, err := c.Read(t.Context())
 		_ = c.Close()
-		if err != nil || node.ReplicationPassword != redis.Hash(redis.ShardPassword(w.passwords[redis.PasswordReplication], p.name)) {
+		if err != nil || node.ReplicationPassword != acl.Hash(acl.ShardPassword(w.passwords[acl.PasswordReplication], p.name)) {
 			t.Errorf("%s: %v, or another replication password than the wanted one", p.name, err)
 		}
 	}
@@ -297,11 +303,11 @@ func (w *world) keepsPasswords(t *testing.T) {
 func (w *world) recoversPassword(t *testing.T) {
 	w.steps = nil
 	w.passwords = maps.Clone(w.passwords)
-	w.passwords[redis.PasswordOperator] = "made-anew"
-	w.others = []redisclient.Login{{Username: "quorate", Password: "neither"}, {Username: "default", Password: w.passwords[redis.PasswordDefault]}}
+	w.passwords[acl.PasswordOperator] = "made-anew"
+	w.others = []redisclient.Login{{Username: "quorate", Password: "neither"}, {Username: "default", Password: w.passwords[acl.PasswordDefault]}}
 	defer func() { w.others = nil }()
 	w.settle()
-	if err := w.as(w.pods["carts-1-0"], redis.UserOperator, "made-anew").Ping(t.Context()).Err(); err != nil {
+	if err := w.as(w.pods["carts-1-0"], acl.UserOperator, "made-anew").Ping(t.Context()).Err(); err != nil {
 		t.Error(err)
 	}
 }
@@ -321,17 +327,17 @@ func (w *world) movesSlot(t *testing.T) {
 	ctx := t.Context()
 	from, to := w.pods[w.primary(t, 0)], w.pods[w.primary(t, 1)]
 	fromID, toID := w.nodeID(from), w.nodeID(to)
-	admin := w.as(from, "default", w.passwords[redis.PasswordDefault])
-	key, slot := "", int64(redis.SlotCount)
-	for i := 0; slot > int64(redis.Share(0, 3)[0].To); i++ { // Until it is one of the first shard.
+	admin := w.as(from, "default", w.passwords[acl.PasswordDefault])
+	key, slot := "", int64(slots.Count)
+	for i := 0; slot > int64(slots.Share(0, 3)[0].To); i++ { // Until it is one of the first shard.
 		key = fmt.Sprintf("moved-%d", i)
 		slot = admin.ClusterKeySlot(ctx, key).Val()
 	}
 	if err := w.clients().Set(ctx, key, value, 0).Err(); err != nil {
 		t.Fatal(err)
 	}
-	secret := w.passwords[redis.PasswordMigration]
-	source, target := w.as(from, redis.UserMigration, secret), w.as(to, redis.UserMigration, secret)
+	secret := w.passwords[acl.PasswordMigration]
+	source, target := w.as(from, acl.UserMigration, secret), w.as(to, acl.UserMigration, secret)
 	for _, c := range []struct {
 		on   *goredis.Client
 		args []any
@@ -343,7 +349,7 @@ func (w *world) movesSlot(t *testing.T) {
 		{source, []any{"MEMORY", "USAGE", key}},
 		{source, []any{"OBJECT", "ENCODING", key}},
 		{source, []any{"DUMP", key}},
-		{source, []any{"MIGRATE", to.ip, 6379, "", 0, 2000, "REPLACE", "AUTH2", redis.UserMigration, secret, "KEYS", key}},
+		{source, []any{"MIGRATE", to.ip, 6379, "", 0, 2000, "REPLACE", "AUTH2", acl.UserMigration, secret, "KEYS", key}},
 		{target, []any{"CLUSTER", "NODES"}},
 		{target, []any{"CLUSTER", "SETSLOT", slot, "NODE", toID}},
 		{source, []any{"CLUSTER", "SETSLOT", slot, "NODE", toID}},

@@ -4,11 +4,13 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"github.com/quorate/quorate/internal/cluster/redis/acl"
+	"github.com/quorate/quorate/internal/cluster/redis/model"
+	"github.com/quorate/quorate/internal/cluster/redis/slots"
+	"github.com/quorate/quorate/internal/cluster/redis/steps"
 	"maps"
 	"slices"
 	"time"
-
-	"github.com/quorate/quorate/internal/cluster/redis"
 )
 
 // Errors of the fake, worded like those of the server.
@@ -26,21 +28,21 @@ var (
 	errMasterDown = errors.New("the replica was not promoted")
 )
 
-var _ redis.Client = (*Server)(nil)
+var _ steps.Client = (*Server)(nil)
 
 // Promote is not for servers of a cluster.
 func (s *Server) Promote(context.Context, string) error { return errClustered }
 
 // ReplicaOf is not for servers of a cluster.
-func (s *Server) ReplicaOf(context.Context, redis.Address) error { return errClustered }
+func (s *Server) ReplicaOf(context.Context, model.Address) error { return errClustered }
 
 // FailoverTo is not for servers of a cluster.
-func (s *Server) FailoverTo(context.Context, redis.Address) error { return errClustered }
+func (s *Server) FailoverTo(context.Context, model.Address) error { return errClustered }
 
 func (s *Server) reachable() error {
 	switch {
 	case s.hangs && !s.Cut:
-		return redis.ErrHangs
+		return steps.ErrHangs
 	case !s.Up || s.Cut:
 		return errDown
 	}
@@ -73,11 +75,11 @@ func (s *Server) Acknowledging(within time.Duration) int {
 }
 
 // Read returns the node's account.
-func (s *Server) Read(context.Context) (*redis.Node, error) {
+func (s *Server) Read(context.Context) (*model.Node, error) {
 	if err := s.reachable(); err != nil {
 		return nil, err
 	}
-	n := &redis.Node{
+	n := &model.Node{
 		ID: s.ID, Version: s.Version, Clock: s.net.now, StateOK: s.StateOK(), LinkUp: s.linkUp, EverLinked: s.synced, Admits: s.admits, OnDisk: s.OnDisk(),
 		Engine: "redis", Process: s.process(), Migrations: s.told(), Pulls: s.net.Migrates && s.net.Pulls, Users: s.Users, ReplicationPassword: s.ReplicationPassword, Certificate: s.Certificate,
 		Memory: s.Memory, Commands: s.Commands,
@@ -96,7 +98,7 @@ func (s *Server) Read(context.Context) (*redis.Node, error) {
 	}
 	n.Announces = maps.Clone(s.Announces)
 	addr, host := s.announced()
-	n.Peers = append(n.Peers, redis.Peer{
+	n.Peers = append(n.Peers, model.Peer{
 		ID: s.ID, Addr: addr, Host: host, Myself: true, Replica: s.replicaOf != "", PrimaryID: s.replicaOf,
 		Epoch: s.epoch, Slots: s.claims(s.ID), Open: s.open(),
 	})
@@ -104,14 +106,14 @@ func (s *Server) Read(context.Context) (*redis.Node, error) {
 		n.Peers = append(n.Peers, s.peer(id, s.peers[id]))
 	}
 	for _, a := range slices.SortedFunc(maps.Keys(s.greeting), compareAddr) {
-		n.Peers = append(n.Peers, redis.Peer{ID: "handshake-" + a.IP, Addr: a, Handshake: true})
+		n.Peers = append(n.Peers, model.Peer{ID: "handshake-" + a.IP, Addr: a, Handshake: true})
 	}
 	return n, nil
 }
 
 // peer is what the server says of another one.
-func (s *Server) peer(id string, p *peer) redis.Peer {
-	return redis.Peer{
+func (s *Server) peer(id string, p *peer) model.Peer {
+	return model.Peer{
 		ID: id, Addr: p.addr, Host: p.host, Replica: p.replicaOf != "", PrimaryID: p.replicaOf,
 		Answered: p.heard, Epoch: p.epoch, Slots: s.claims(id), Failing: p.failing && !p.failed, Failed: p.failed, NoAddr: p.noAddr,
 	}
@@ -131,7 +133,7 @@ func (s *Server) SetConfigEpoch(_ context.Context, epoch uint64) error {
 }
 
 // Meet begins a handshake.
-func (s *Server) Meet(_ context.Context, a redis.Address, _ int) error {
+func (s *Server) Meet(_ context.Context, a model.Address, _ int) error {
 	if err := s.reachable(); err != nil {
 		return err
 	}
@@ -140,7 +142,7 @@ func (s *Server) Meet(_ context.Context, a redis.Address, _ int) error {
 }
 
 // AddSlots refuses slots that have an owner.
-func (s *Server) AddSlots(_ context.Context, slots redis.Slots) error {
+func (s *Server) AddSlots(_ context.Context, slots slots.Set) error {
 	if err := s.reachable(); err != nil {
 		return err
 	}
@@ -172,34 +174,34 @@ func (s *Server) Replicate(_ context.Context, id string) error {
 }
 
 // AdmitReplicas lasts until the server restarts, or for good.
-func (s *Server) AdmitReplicas(_ context.Context, how redis.Admission) error {
+func (s *Server) AdmitReplicas(_ context.Context, how model.Admission) error {
 	if err := s.reachable(); err != nil {
 		return err
 	}
 	s.admits = max(s.admits, how)
-	s.rendered = s.rendered || how == redis.AdmitsForGood
+	s.rendered = s.rendered || how == model.AdmitsForGood
 	return nil
 }
 
 // SetUsers replaces users, also in the file that the server starts with.
-func (s *Server) SetUsers(_ context.Context, users []redis.User, admits redis.Admission) error {
+func (s *Server) SetUsers(_ context.Context, users []acl.User, admits model.Admission) error {
 	if err := s.reachable(); err != nil {
 		return err
 	}
 	for _, u := range users {
-		s.Users = append(slices.DeleteFunc(slices.Clone(s.Users), func(o redis.User) bool { return o.Name == u.Name }), u)
+		s.Users = append(slices.DeleteFunc(slices.Clone(s.Users), func(o acl.User) bool { return o.Name == u.Name }), u)
 	}
-	s.users, s.rendered, s.admits = s.Users, admits == redis.AdmitsForGood, admits
+	s.users, s.rendered, s.admits = s.Users, admits == model.AdmitsForGood, admits
 	return nil
 }
 
 // DeleteUsers deletes users, also from the file.
-func (s *Server) DeleteUsers(_ context.Context, names []string, admits redis.Admission) error {
+func (s *Server) DeleteUsers(_ context.Context, names []string, admits model.Admission) error {
 	if err := s.reachable(); err != nil {
 		return err
 	}
-	s.Users = slices.DeleteFunc(slices.Clone(s.Users), func(u redis.User) bool { return slices.Contains(names, u.Name) })
-	s.users, s.rendered, s.admits = s.Users, admits == redis.AdmitsForGood, admits
+	s.Users = slices.DeleteFunc(slices.Clone(s.Users), func(u acl.User) bool { return slices.Contains(names, u.Name) })
+	s.users, s.rendered, s.admits = s.Users, admits == model.AdmitsForGood, admits
 	return nil
 }
 
@@ -208,7 +210,7 @@ func (s *Server) SetReplicationPassword(_ context.Context, password string) erro
 	if err := s.reachable(); err != nil {
 		return err
 	}
-	s.ReplicationPassword = redis.Hash(password)
+	s.ReplicationPassword = acl.Hash(password)
 	return nil
 }
 
@@ -229,7 +231,7 @@ func (s *Server) Configure(_ context.Context, values map[string]string) error {
 	logged := s.logs()
 	s.Config, s.Announces = maps.Clone(s.Config), maps.Clone(s.Announces)
 	for name, value := range values {
-		if slices.Contains(redis.AnnounceParameters, name) {
+		if slices.Contains(model.AnnounceParameters, name) {
 			s.Announces[name] = value
 		} else {
 			s.Config[name] = value
@@ -255,7 +257,7 @@ func (s *Server) Forget(_ context.Context, id string) error {
 }
 
 // Failover takes over: from a living primary with all of its data, or else with what there is.
-func (s *Server) Failover(_ context.Context, how redis.FailoverMode) error {
+func (s *Server) Failover(_ context.Context, how steps.FailoverMode) error {
 	if err := s.reachable(); err != nil {
 		return err
 	}
@@ -264,11 +266,11 @@ func (s *Server) Failover(_ context.Context, how redis.FailoverMode) error {
 		return errNotReplica
 	}
 	switch how {
-	case redis.FailoverTakeover:
+	case steps.FailoverTakeover:
 		s.current++
 		s.promote(false)
 		return nil
-	case redis.FailoverForce:
+	case steps.FailoverForce:
 		if !s.elect(true) {
 			return errMasterDown
 		}
@@ -314,25 +316,25 @@ func (s *Server) Close() error { return nil }
 func (s *Server) String() string { return fmt.Sprintf("%s at %s", s.ID[:8], s.Addr) }
 
 // open are the slots that are on their way to or from the node.
-func (s *Server) open() []redis.Open {
-	var out []redis.Open
+func (s *Server) open() []model.Open {
+	var out []model.Open
 	for _, r := range s.migrating {
-		out = append(out, redis.Open{Slots: redis.Slots{r.of}, Other: r.value})
+		out = append(out, model.Open{Slots: slots.Set{r.of}, Other: r.value})
 	}
 	for _, r := range s.importing {
-		out = append(out, redis.Open{Slots: redis.Slots{r.of}, Other: r.value, Importing: true})
+		out = append(out, model.Open{Slots: slots.Set{r.of}, Other: r.value, Importing: true})
 	}
 	return out
 }
 
 // SlotStats tells of keys, which take a MiB each, and not of the load.
-func (s *Server) SlotStats(_ context.Context, slots redis.Slots) (map[int]redis.SlotStat, error) {
+func (s *Server) SlotStats(_ context.Context, slots slots.Set) (map[int]model.SlotStat, error) {
 	if s.reachable() != nil {
 		return nil, errDown
 	}
-	out := map[int]redis.SlotStat{}
+	out := map[int]model.SlotStat{}
 	for slot := range slots.All() {
-		out[slot] = redis.SlotStat{CPU: -1}
+		out[slot] = model.SlotStat{CPU: -1}
 	}
 	for k := range s.Data {
 		if stat, ok := out[k.Slot]; ok {

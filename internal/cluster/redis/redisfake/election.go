@@ -1,9 +1,8 @@
 package redisfake
 
 import (
+	"github.com/quorate/quorate/internal/cluster/redis/config"
 	"time"
-
-	"github.com/quorate/quorate/internal/cluster/redis"
 )
 
 // votes tells whether the node is a primary with slots.
@@ -23,7 +22,7 @@ func (s *Server) majority() int { return len(s.voters())/2 + 1 }
 // elect makes a replica stand for election when its primary has failed, or at once when it is told to.
 func (s *Server) elect(force bool) bool {
 	p := s.peers[s.replicaOf]
-	if s.replicaOf == "" || p == nil || !s.hasSlots(s.replicaOf) || (!force && (!s.synced || !p.failed || s.net.now.Sub(s.linkedAt) > redis.Validity(s.net.Timeout))) {
+	if s.replicaOf == "" || p == nil || !s.hasSlots(s.replicaOf) || (!force && (!s.synced || !p.failed || s.net.now.Sub(s.linkedAt) > config.Validity(s.net.Timeout))) {
 		s.electAt = time.Time{}
 		return false
 	}

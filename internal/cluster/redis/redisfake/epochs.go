@@ -1,10 +1,10 @@
 package redisfake
 
 import (
+	"github.com/quorate/quorate/internal/cluster/redis/model"
+	redisslots "github.com/quorate/quorate/internal/cluster/redis/slots"
 	"maps"
 	"time"
-
-	"github.com/quorate/quorate/internal/cluster/redis"
 )
 
 // hasSlots tells whether a node owns something in the eyes of this one.
@@ -21,7 +21,7 @@ func (s *Server) settleEpochs(o *Server) {
 }
 
 // claims are the slots that a node owns in the eyes of this one.
-func (s *Server) claims(id string) redis.Slots { return s.slots.with(id) }
+func (s *Server) claims(id string) redisslots.Set { return s.slots.with(id) }
 
 func (s *Server) epochOf(id string) uint64 {
 	if id == s.ID {
@@ -34,13 +34,13 @@ func (s *Server) epochOf(id string) uint64 {
 }
 
 // believe follows the owner with the highest epoch, but for slots that this node imports. claimed is what it says to own.
-func (s *Server) believe(id string, epoch uint64, claimed redis.Slots) {
+func (s *Server) believe(id string, epoch uint64, claimed redisslots.Set) {
 	current := s.ID
 	if s.replicaOf != "" {
 		current = s.replicaOf
 	}
 	had, taken := s.hasSlots(current), 0
-	var dirty redis.Slots
+	var dirty redisslots.Set
 	for _, r := range claimed {
 		for _, part := range s.slots.within(r) {
 			was := part.value
@@ -48,12 +48,12 @@ func (s *Server) believe(id string, epoch uint64, claimed redis.Slots) {
 				s.unclaimed.set(part.of, "")
 				continue
 			}
-			of := redis.Slots{part.of}
+			of := redisslots.Set{part.of}
 			if was != "" && s.epochOf(was) >= epoch {
 				of = of.And(s.unclaimed.with(was))
 			}
 			for _, in := range s.importing {
-				of = of.Minus(redis.Slots{in.of})
+				of = of.Minus(redisslots.Set{in.of})
 			}
 			for _, r := range of {
 				s.slots.set(r, id)
@@ -63,7 +63,7 @@ func (s *Server) believe(id string, epoch uint64, claimed redis.Slots) {
 				taken += of.Count()
 			}
 			if was == s.ID {
-				dirty = redis.Union(dirty, of)
+				dirty = redisslots.Union(dirty, of)
 			}
 		}
 	}
@@ -99,18 +99,18 @@ func (s *Server) follow(id string) {
 	s.replicaOf, s.linkUp, s.syncFrom, s.electAt = id, false, time.Time{}, time.Time{}
 	s.net.mu.Unlock()
 	s.importing, s.migrating = nil, nil
-	s.master = redis.Address{}
+	s.master = model.Address{}
 	if p := s.peers[id]; p != nil {
 		s.master = p.addr
 	}
 }
 
 // ownsNewer tells whether some of the slots have an owner, in the eyes of this node, with a later epoch than the one given.
-func (s *Server) ownsNewer(slots redis.Slots, epoch uint64) bool {
+func (s *Server) ownsNewer(slots redisslots.Set, epoch uint64) bool {
 	for _, r := range slots {
 		for _, part := range s.slots.within(r) {
 			id := part.value
-			if id != "" && s.epochOf(id) > epoch && len(redis.Slots{part.of}.Minus(s.unclaimed.with(id))) > 0 {
+			if id != "" && s.epochOf(id) > epoch && len(redisslots.Set{part.of}.Minus(s.unclaimed.with(id))) > 0 {
 				return true
 			}
 		}

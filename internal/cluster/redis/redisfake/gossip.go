@@ -2,11 +2,10 @@ package redisfake
 
 import (
 	"cmp"
+	"github.com/quorate/quorate/internal/cluster/redis/model"
 	"maps"
 	"slices"
 	"time"
-
-	"github.com/quorate/quorate/internal/cluster/redis"
 )
 
 func (s *Server) shakeHands() {
@@ -23,7 +22,7 @@ func (s *Server) shakeHands() {
 	}
 }
 
-func compareAddr(a, b redis.Address) int {
+func compareAddr(a, b model.Address) int {
 	return cmp.Or(cmp.Compare(a.IP, b.IP), cmp.Compare(a.Port, b.Port))
 }
 
@@ -50,7 +49,7 @@ func (s *Server) gossip() {
 			continue
 		}
 		if o.ID != id {
-			s.peers[id].addr, s.peers[id].noAddr = redis.Address{}, true
+			s.peers[id].addr, s.peers[id].noAddr = model.Address{}, true
 			continue
 		}
 		if _, ok := o.peers[s.ID]; ok {

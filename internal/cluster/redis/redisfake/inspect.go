@@ -2,9 +2,8 @@ package redisfake
 
 import (
 	"fmt"
+	"github.com/quorate/quorate/internal/cluster/redis/slots"
 	"time"
-
-	"github.com/quorate/quorate/internal/cluster/redis"
 )
 
 // StateOK is cluster_state: the node sees a majority of the voters, and has run for a moment. A primary
@@ -49,7 +48,7 @@ func (s *Server) Owns(slot int) bool {
 }
 
 // Slots are what the node owns, running or not.
-func (s *Server) Slots() redis.Slots {
+func (s *Server) Slots() slots.Set {
 	if s.replicaOf != "" {
 		return nil
 	}
@@ -72,12 +71,12 @@ func (s *Server) Primary() string { return s.replicaOf }
 func (s *Server) LinkUp() bool { return s.linkUp }
 
 // Remembers are the slots that the node, or its disk, knows an owner of.
-func (s *Server) Remembers() redis.Slots {
-	var out redis.Slots
+func (s *Server) Remembers() slots.Set {
+	var out slots.Set
 	for _, r := range s.slots {
 		out = append(out, r.of)
 	}
-	return redis.NewSlots(out...)
+	return slots.New(out...)
 }
 
 // OwnerOf is the id of the node that owns a slot in the eyes of this one; empty: none.

@@ -4,10 +4,10 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"github.com/quorate/quorate/internal/cluster/redis/model"
+	"github.com/quorate/quorate/internal/cluster/redis/slots"
 	"slices"
 	"time"
-
-	"github.com/quorate/quorate/internal/cluster/redis"
 )
 
 var (
@@ -19,7 +19,7 @@ var (
 
 // migration is a move of slots that two servers carry out by themselves. What they tell of it is gone when their process ends.
 type migration struct {
-	redis.Migration
+	model.Migration
 	net                      *Network
 	source, target           *Server
 	sourceStart, targetStart int
@@ -29,7 +29,7 @@ type migration struct {
 }
 
 // Migrate begins a migration. Now and then the target does not let the source in.
-func (s *Server) Migrate(_ context.Context, slots redis.Slots, to, _, _ string) error {
+func (s *Server) Migrate(_ context.Context, slots slots.Set, to, _, _ string) error {
 	p := s.peers[to]
 	switch {
 	case s.reachable() != nil:
@@ -52,12 +52,12 @@ func (s *Server) Migrate(_ context.Context, slots redis.Slots, to, _, _ string) 
 	}
 	s.net.ids++
 	m := &migration{
-		Migration: redis.Migration{Name: fmt.Sprint(s.net.ids), Slots: slots, Source: s.ID, Target: to, State: "snapshotting", Updated: s.net.now},
+		Migration: model.Migration{Name: fmt.Sprint(s.net.ids), Slots: slots, Source: s.ID, Target: to, State: "snapshotting", Updated: s.net.now},
 		net:       s.net, source: s, target: s.reach(p.addr), sourceStart: s.starts, left: 1 + s.net.draw(30, slots.String()+" last"),
 	}
 	if m.target == nil || m.target.ID != to || s.net.draw(10, slots.String()+" go") == 0 {
 		m.target = nil
-		m.end(redis.MigrationFailed)
+		m.end(model.MigrationFailed)
 	} else {
 		m.targetStart = m.target.starts
 	}
@@ -66,7 +66,7 @@ func (s *Server) Migrate(_ context.Context, slots redis.Slots, to, _, _ string) 
 }
 
 // Import begins a migration at its target, which takes part in one at a time.
-func (s *Server) Import(_ context.Context, slots redis.Slots) error {
+func (s *Server) Import(_ context.Context, slots slots.Set) error {
 	switch {
 	case s.reachable() != nil:
 		return errDown
@@ -81,7 +81,7 @@ func (s *Server) Import(_ context.Context, slots redis.Slots) error {
 	}
 	s.net.ids++
 	m := &migration{
-		Migration: redis.Migration{Name: fmt.Sprint(s.net.ids), Slots: slots, Target: s.ID},
+		Migration: model.Migration{Name: fmt.Sprint(s.net.ids), Slots: slots, Target: s.ID},
 		net:       s.net, target: s, targetStart: s.starts, doomed: s.net.draw(15, slots.String()+" are doomed") == 0,
 	}
 	if !m.begin() {
@@ -102,7 +102,7 @@ func (m *migration) begin() bool {
 	m.State, m.Updated = "accumulate-buffer", m.net.now
 	if m.source == nil || m.source.ID != m.Source || m.doomed || m.net.draw(10, m.Slots.String()+" come") == 0 || m.source.sends(m) {
 		m.source = nil
-		m.end(redis.MigrationRetrying)
+		m.end(model.MigrationRetrying)
 		return true
 	}
 	m.sourceStart = m.source.starts
@@ -126,9 +126,9 @@ func (s *Server) CancelMigration(_ context.Context, name string) error {
 		switch {
 		case m.Name != name || !m.Running():
 		case m.target == s:
-			m.end(redis.MigrationCancelled)
+			m.end(model.MigrationCancelled)
 		case m.source == s:
-			m.end(redis.MigrationRetrying)
+			m.end(model.MigrationRetrying)
 		}
 	}
 	return nil
@@ -138,16 +138,16 @@ func (s *Server) CancelMigration(_ context.Context, name string) error {
 func (m *migration) retry() {
 	switch {
 	case !m.target.Up || !m.known():
-		m.State = redis.MigrationFailed // Nobody knows of it any more.
+		m.State = model.MigrationFailed // Nobody knows of it any more.
 	case m.net.now.Sub(m.Updated) < time.Second:
 	case m.target.replicaOf != "" || !m.begin():
-		m.end(redis.MigrationCancelled)
+		m.end(model.MigrationCancelled)
 	default:
 		m.Retries++
 	}
 }
 
-func (m *migration) end(state redis.MigrationState) {
+func (m *migration) end(state model.MigrationState) {
 	m.State, m.Updated = state, m.net.now
 }
 
@@ -156,16 +156,16 @@ func (m *migration) tick() {
 	switch {
 	case !m.Running():
 		return
-	case m.State == redis.MigrationRetrying:
+	case m.State == model.MigrationRetrying:
 		m.retry()
 		return
 	}
 	switch whole := m.whole(); {
 	case !whole && m.net.Pulls:
-		m.end(redis.MigrationRetrying)
+		m.end(model.MigrationRetrying)
 		return
 	case !whole:
-		m.end(redis.MigrationFailed)
+		m.end(model.MigrationFailed)
 		return
 	}
 	if m.left--; m.left > 0 {
@@ -185,7 +185,7 @@ func (m *migration) tick() {
 	if m.net.draw(10, m.target.ID+" owns "+m.Slots.String()) > 0 {
 		m.target.tellAll()
 	}
-	m.end(redis.MigrationSuccess)
+	m.end(model.MigrationSuccess)
 }
 
 // whole tells whether both servers are what they were when it began.
@@ -195,17 +195,17 @@ func (m *migration) whole() bool {
 }
 
 // told are the migrations that the server tells of, the last one first.
-func (s *Server) told() []redis.Migration {
+func (s *Server) told() []model.Migration {
 	if !s.net.Migrates {
 		return nil
 	}
-	out := []redis.Migration{}
+	out := []model.Migration{}
 	for _, m := range s.net.migrations {
 		switch {
 		case m.source == s && m.sourceStart == s.starts:
 			told := m.Migration
-			if told.State == redis.MigrationRetrying {
-				told.State = redis.MigrationFailed // Only the target knows that it will begin anew.
+			if told.State == model.MigrationRetrying {
+				told.State = model.MigrationFailed // Only the target knows that it will begin anew.
 			}
 			out = append(out, told)
 		case m.target == s && m.targetStart == s.starts:

@@ -5,10 +5,11 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"github.com/quorate/quorate/internal/cluster/redis/model"
+	"github.com/quorate/quorate/internal/cluster/redis/slots"
+	"github.com/quorate/quorate/internal/cluster/redis/steps"
 	"slices"
 	"time"
-
-	"github.com/quorate/quorate/internal/cluster/redis"
 )
 
 var (
@@ -23,7 +24,7 @@ var (
 	errNotAllowed  = errors.New("ERR Target instance replied with error: MOVED")
 )
 
-var _ redis.Mover = (*Server)(nil)
+var _ steps.Mover = (*Server)(nil)
 
 // name is how a key is called.
 func (k Key) name() string { return fmt.Sprintf("%d/%d", k.Slot, k.N) }
@@ -36,7 +37,7 @@ func parseKey(name string) (k Key) {
 }
 
 // SetSlots does what CLUSTER SETSLOT does, for one slot after the other.
-func (s *Server) SetSlots(_ context.Context, slots redis.Slots, state redis.SlotState, id string) error {
+func (s *Server) SetSlots(_ context.Context, slots slots.Set, state model.SlotState, id string) error {
 	switch _, known := s.peers[id]; {
 	case s.reachable() != nil:
 		return errDown
@@ -52,30 +53,30 @@ func (s *Server) SetSlots(_ context.Context, slots redis.Slots, state redis.Slot
 			}
 		}
 	}
-	if state == redis.SlotOwner && id == s.ID && s.net.draw(10, s.ID+" owns "+slots.String()) > 0 { // A server may die before it has told anybody.
+	if state == steps.SlotOwner && id == s.ID && s.net.draw(10, s.ID+" owns "+slots.String()) > 0 { // A server may die before it has told anybody.
 		s.tellAll()
 	}
 	return nil
 }
 
-func (s *Server) setSlots(part run, state redis.SlotState, id string) error {
+func (s *Server) setSlots(part run, state model.SlotState, id string) error {
 	mine := part.value == s.ID
 	switch state {
-	case redis.SlotStable:
+	case steps.SlotStable:
 		s.importing.set(part.of, "")
 		s.migrating.set(part.of, "")
-	case redis.SlotImporting:
+	case steps.SlotImporting:
 		if mine {
 			return errOwner
 		}
 		s.importing.set(part.of, id)
-	case redis.SlotMigrating:
+	case steps.SlotMigrating:
 		if !mine {
 			return errNotOwner
 		}
 		s.migrating.set(part.of, id)
-	case redis.SlotOwner:
-		if mine && id != s.ID && s.holds(redis.Slots{part.of}) {
+	case steps.SlotOwner:
+		if mine && id != s.ID && s.holds(slots.Set{part.of}) {
 			return errHoldsKeys
 		}
 		s.migrating.set(part.of, "")
@@ -103,7 +104,7 @@ func (s *Server) bump() {
 }
 
 // holds tells whether the server has keys of slots.
-func (s *Server) holds(slots redis.Slots) bool {
+func (s *Server) holds(slots slots.Set) bool {
 	for k := range s.Data {
 		if slots.Has(k.Slot) {
 			return true
@@ -114,18 +115,18 @@ func (s *Server) holds(slots redis.Slots) bool {
 
 // Keys returns the keys of slots, each of which takes one byte for every write. They are in the same
 // order each time.
-func (s *Server) Keys(_ context.Context, slots redis.Slots, _ int) (map[int][]redis.Key, error) {
+func (s *Server) Keys(_ context.Context, slots slots.Set, _ int) (map[int][]model.Key, error) {
 	if err := s.reachable(); err != nil {
 		return nil, err
 	}
-	out := map[int][]redis.Key{}
+	out := map[int][]model.Key{}
 	for k, writes := range s.Data {
 		if slots.Has(k.Slot) {
-			out[k.Slot] = append(out[k.Slot], redis.Key{Name: k.name(), Bytes: int64(writes)})
+			out[k.Slot] = append(out[k.Slot], model.Key{Name: k.name(), Bytes: int64(writes)})
 		}
 	}
 	for _, keys := range out {
-		slices.SortFunc(keys, func(a, b redis.Key) int { return cmp.Compare(a.Name, b.Name) })
+		slices.SortFunc(keys, func(a, b model.Key) int { return cmp.Compare(a.Name, b.Name) })
 	}
 	return out, nil
 }
@@ -153,30 +154,30 @@ func (s *Server) Process(context.Context) (string, error) { return s.process(), 
 func (s *Server) process() string { return fmt.Sprintf("%s-%d", s.ID, s.starts) }
 
 // Sees tells what the server has heard of another one.
-func (s *Server) Sees(_ context.Context, id string) (redis.Peer, error) {
+func (s *Server) Sees(_ context.Context, id string) (model.Peer, error) {
 	p, known := s.peers[id]
 	switch {
 	case s.reachable() != nil:
-		return redis.Peer{}, errDown
+		return model.Peer{}, errDown
 	case !known:
-		return redis.Peer{}, errUnknownID
+		return model.Peer{}, errUnknownID
 	}
 	return s.peer(id, p), nil
 }
 
 // Large finds no key that is worth mentioning.
-func (s *Server) Large(context.Context, redis.Slots, int64) (map[int]redis.Key, error) {
+func (s *Server) Large(context.Context, slots.Set, int64) (map[int]model.Key, error) {
 	return nil, s.reachable()
 }
 
 // Send moves keys. Now and then the answer of the target is lost, and the key is on both servers then.
-func (s *Server) Send(_ context.Context, to redis.Address, batches [][]redis.Key, replace bool, _ time.Duration) (busy [][]redis.Key, err error) {
+func (s *Server) Send(_ context.Context, to model.Address, batches [][]model.Key, replace bool, _ time.Duration) (busy [][]model.Key, err error) {
 	if err := s.reachable(); err != nil {
 		return nil, err
 	}
 	target := s.reach(to)
 	for _, batch := range batches {
-		var stays []redis.Key
+		var stays []model.Key
 		for _, key := range batch {
 			k := parseKey(key.Name)
 			switch {

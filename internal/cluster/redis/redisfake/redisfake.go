@@ -9,14 +9,15 @@ package redisfake
 
 import (
 	"fmt"
+	"github.com/quorate/quorate/internal/cluster/redis/acl"
+	"github.com/quorate/quorate/internal/cluster/redis/model"
+	"github.com/quorate/quorate/internal/cluster/redis/slots"
 	"hash/fnv"
 	"maps"
 	"math/rand/v2"
 	"slices"
 	"sync"
 	"time"
-
-	"github.com/quorate/quorate/internal/cluster/redis"
 )
 
 // Cron is the step of time.
@@ -35,16 +36,16 @@ type Network struct {
 	Timeout time.Duration
 	Rand    *rand.Rand
 	// Promoted is called when an election, planned or not, has made a node the owner of slots.
-	Promoted func(winner *Server, slots redis.Slots, planned bool)
+	Promoted func(winner *Server, slots slots.Set, planned bool)
 	// Mounted tells the fingerprint of the certificate that a server finds when it reads it; nil: there is no TLS.
 	Mounted func(s *Server) string
 	// Gate tells which users a server starts with; nil: none.
-	Gate func(s *Server) []redis.User
+	Gate func(s *Server) []acl.User
 
 	// Migrates says that servers move slots by themselves, and Pulls that it is the target that is told to, see redis.Node.
 	Migrates, Pulls bool
 	// Services lead from addresses to whichever server has a DNS name.
-	Services map[redis.Address]string
+	Services map[model.Address]string
 
 	now        time.Time
 	servers    []*Server
@@ -58,7 +59,7 @@ type Network struct {
 // Server is one node with its disk. It keeps both when it is stopped and started.
 type Server struct {
 	ID   string
-	Addr redis.Address
+	Addr model.Address
 	// Host is the DNS name of the pod, which the node announces unless it is told otherwise.
 	Host string
 	// Announces is where the server says that it is reached; nil: at its address, and by its name.
@@ -80,11 +81,11 @@ type Server struct {
 	// Certificate is the fingerprint of the one that the server shows.
 	Certificate string
 	// Users of the server, lost when it restarts; nil: the operator may not list them.
-	Users []redis.User
+	Users []acl.User
 	// ReplicationPassword is the hash of the one that the server copies its primary with; empty: unknown.
 	ReplicationPassword string
 	// Memory that it tells of, and how many commands it has carried out.
-	Memory   redis.Memory
+	Memory   model.Memory
 	Commands int64
 	// Data counts the writes to each key.
 	Data map[Key]int
@@ -105,7 +106,7 @@ type Server struct {
 	importing, migrating slotMap
 	// unclaimed are the slots whose owner, in the eyes of this node, does not say so itself any more. Whoever claims them is believed.
 	unclaimed   slotMap
-	greeting    map[redis.Address]time.Time
+	greeting    map[model.Address]time.Time
 	banned      map[string]time.Time
 	synced      bool
 	syncFrom    time.Time
@@ -118,12 +119,12 @@ type Server struct {
 	reports     map[string]map[string]time.Time
 	transferred time.Duration
 	// master is the address that a replica copies from. It does not ask who answers there.
-	master redis.Address
+	master model.Address
 	// admits says that others may copy the server, and rendered that its file of users has them do so.
-	admits   redis.Admission
+	admits   model.Admission
 	rendered bool
 	// users are those that the start gate wrote.
-	users []redis.User
+	users []acl.User
 	// disk is what the server will find there when it starts again, and savedAt when that is no longer less than what it
 	// holds; nil when it is not.
 	disk    map[Key]int
@@ -134,7 +135,7 @@ type Server struct {
 type Key struct{ Slot, N int }
 
 type peer struct {
-	addr      redis.Address
+	addr      model.Address
 	host      string
 	replicaOf string
 	epoch     uint64
@@ -148,7 +149,7 @@ type peer struct {
 
 // NewNetwork returns an empty network.
 func NewNetwork(timeout time.Duration, r *rand.Rand) *Network {
-	return &Network{Timeout: timeout, Rand: r, now: time.Unix(0, 0), Services: map[redis.Address]string{}, seed: r.Uint64(), asked: map[string]uint64{}}
+	return &Network{Timeout: timeout, Rand: r, now: time.Unix(0, 0), Services: map[model.Address]string{}, seed: r.Uint64(), asked: map[string]uint64{}}
 }
 
 // draw is a random number below a bound, for what a command does. Commands that come at the same time, in an order that no run repeats,
@@ -164,13 +165,13 @@ func (n *Network) draw(bound int, what string) int {
 func (n *Network) Now() time.Time { return n.now }
 
 // Add starts a new, empty server of a shard, which announces a DNS name.
-func (n *Network) Add(a redis.Address, shard int, host string) *Server {
+func (n *Network) Add(a model.Address, shard int, host string) *Server {
 	n.ids++
 	s := &Server{
 		Shard: shard, Host: host, Version: "8.0.2",
 		ID: fmt.Sprintf("%08x", n.Rand.Uint32()) + fmt.Sprintf("%032d", n.ids), net: n, Addr: a,
 		Data: map[Key]int{}, peers: map[string]*peer{},
-		greeting: map[redis.Address]time.Time{}, banned: map[string]time.Time{}, reports: map[string]map[string]time.Time{}, votedOn: map[string]time.Time{},
+		greeting: map[model.Address]time.Time{}, banned: map[string]time.Time{}, reports: map[string]map[string]time.Time{}, votedOn: map[string]time.Time{},
 	}
 	n.servers = append(n.servers, s)
 	s.Start(a)
@@ -215,9 +216,9 @@ func (s *Server) switchLog(logged bool) {
 }
 
 // Start runs the server in a new pod: the gate looks at its disk first.
-func (s *Server) Start(a redis.Address) {
+func (s *Server) Start(a model.Address) {
 	s.rendered = s.replicaOf != "" || s.hasSlots(s.ID)
-	s.users = []redis.User{}
+	s.users = []acl.User{}
 	if s.net.Gate != nil {
 		s.users = s.net.Gate(s)
 	}
@@ -229,9 +230,9 @@ func (s *Server) Start(a redis.Address) {
 func (s *Server) Restart() {
 	s.starts++
 	s.Up, s.hangs, s.linkUp, s.startedAt, s.electAt = true, false, false, s.net.now, time.Time{}
-	s.syncFrom, s.synced, s.admits = time.Time{}, false, redis.AdmitsNobody
+	s.syncFrom, s.synced, s.admits = time.Time{}, false, model.AdmitsNobody
 	if s.rendered {
-		s.admits = redis.AdmitsForGood
+		s.admits = model.AdmitsForGood
 	}
 	s.asked = time.Time{}
 	clear(s.votedOn) // Unlike the last epoch that it voted in, this is in memory alone.
@@ -240,7 +241,7 @@ func (s *Server) Restart() {
 	for _, p := range s.peers {
 		p.heard = s.net.now
 	}
-	s.master = redis.Address{}
+	s.master = model.Address{}
 	if p := s.peers[s.replicaOf]; p != nil {
 		s.master = p.addr
 	}
@@ -256,7 +257,7 @@ func (s *Server) mount() {
 // admitting replicas when it restarts in place.
 func (s *Server) StartedEmpty() bool { return !s.rendered }
 
-func (n *Network) at(a redis.Address) *Server {
+func (n *Network) at(a model.Address) *Server {
 	for _, s := range n.servers {
 		if s.Up && (s.Addr == a || n.Services[a] == s.Host) {
 			return s
@@ -266,7 +267,7 @@ func (n *Network) at(a redis.Address) *Server {
 }
 
 // reach returns the server that this one finds at an address.
-func (s *Server) reach(a redis.Address) *Server {
+func (s *Server) reach(a model.Address) *Server {
 	if o := s.net.at(a); o != nil && o.side == s.side {
 		return o
 	}
@@ -288,11 +289,11 @@ func (n *Network) Partition(apart ...*Server) {
 func (n *Network) Heal() { n.Partition() }
 
 // announced is where the server tells others to reach it, and its host.
-func (s *Server) announced() (redis.Address, string) {
+func (s *Server) announced() (model.Address, string) {
 	if s.Announces == nil {
 		return s.Addr, s.Host
 	}
-	a, _ := (&redis.Node{Announces: s.Announces}).Announced()
+	a, _ := (&model.Node{Announces: s.Announces}).Announced()
 	return a, s.Announces["cluster-announce-hostname"]
 }
 

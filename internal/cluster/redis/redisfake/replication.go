@@ -1,10 +1,10 @@
 package redisfake
 
 import (
+	"github.com/quorate/quorate/internal/cluster/redis/model"
+	"github.com/quorate/quorate/internal/cluster/redis/software"
 	"maps"
 	"time"
-
-	"github.com/quorate/quorate/internal/cluster/redis"
 )
 
 // replicate copies from whoever answers at the address of the primary.
@@ -42,7 +42,7 @@ func (s *Server) replicate() {
 // chokesOn is the end of an attempt to copy a primary of a later version: now and then the replica goes on with the stream, and
 // otherwise it has thrown away what it had and cannot load the whole.
 func (s *Server) chokesOn(source *Server) bool {
-	if !redis.Older(s.Version, source.Version) || (len(s.Data) > 0 && s.net.Rand.IntN(2) > 0) {
+	if !software.Older(s.Version, source.Version) || (len(s.Data) > 0 && s.net.Rand.IntN(2) > 0) {
 		return false
 	}
 	s.Data, s.disk, s.synced, s.syncFrom = map[Key]int{}, nil, false, time.Time{}
@@ -59,5 +59,5 @@ func (s *Server) rewrite() {
 
 // serves tells whether a server lets another one copy it. A replica has nothing to give before it is linked itself.
 func (s *Server) serves(o *Server) bool {
-	return s.admits != redis.AdmitsNobody && s.Shard == o.Shard && (s.replicaOf == "" || s.linkUp)
+	return s.admits != model.AdmitsNobody && s.Shard == o.Shard && (s.replicaOf == "" || s.linkUp)
 }

@@ -2,9 +2,8 @@ package redisfake
 
 import (
 	"cmp"
+	"github.com/quorate/quorate/internal/cluster/redis/slots"
 	"slices"
-
-	"github.com/quorate/quorate/internal/cluster/redis"
 )
 
 // slotMap says something about slots: who owns them, or with whom they are open. A slot that it does not speak of has "".
@@ -12,7 +11,7 @@ type slotMap []run
 
 // run is neighbouring slots with the same value.
 type run struct {
-	of    redis.Range
+	of    slots.Range
 	value string
 }
 
@@ -27,7 +26,7 @@ func (m slotMap) get(slot int) string {
 }
 
 // within cuts the map down to a range, gaps included.
-func (m slotMap) within(of redis.Range) slotMap {
+func (m slotMap) within(of slots.Range) slotMap {
 	var out slotMap
 	next := of.From
 	for _, r := range m {
@@ -36,22 +35,22 @@ func (m slotMap) within(of redis.Range) slotMap {
 		}
 		from, to := max(r.of.From, of.From), min(r.of.To, of.To)
 		if from > next {
-			out = append(out, run{redis.Range{From: next, To: from - 1}, ""})
+			out = append(out, run{slots.Range{From: next, To: from - 1}, ""})
 		}
-		out = append(out, run{redis.Range{From: from, To: to}, r.value})
+		out = append(out, run{slots.Range{From: from, To: to}, r.value})
 		next = to + 1
 	}
 	if next <= of.To {
-		out = append(out, run{redis.Range{From: next, To: of.To}, ""})
+		out = append(out, run{slots.Range{From: next, To: of.To}, ""})
 	}
 	return out
 }
 
 // set says something of a range; "" clears it.
-func (m *slotMap) set(of redis.Range, value string) {
+func (m *slotMap) set(of slots.Range, value string) {
 	var out slotMap
 	for _, r := range *m {
-		for _, rest := range (redis.Slots{r.of}).Minus(redis.Slots{of}) {
+		for _, rest := range (slots.Set{r.of}).Minus(slots.Set{of}) {
 			out = append(out, run{rest, r.value})
 		}
 	}
@@ -77,8 +76,8 @@ func (m *slotMap) join() {
 }
 
 // with are the slots of which something is said.
-func (m slotMap) with(value string) redis.Slots {
-	var out redis.Slots
+func (m slotMap) with(value string) slots.Set {
+	var out slots.Set
 	for _, r := range m {
 		if r.value == value {
 			out = append(out, r.of)

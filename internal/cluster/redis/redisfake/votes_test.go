@@ -6,7 +6,9 @@ import (
 	"testing"
 	"time"
 
-	"github.com/quorate/quorate/internal/cluster/redis"
+	"github.com/quorate/quorate/internal/cluster/redis/model"
+	"github.com/quorate/quorate/internal/cluster/redis/slots"
+	"github.com/quorate/quorate/internal/cluster/redis/steps"
 )
 
 const timeout = 5 * time.Second
@@ -18,8 +20,8 @@ func three(t *testing.T) (net *Network, primaries []*Server, b, c *Server) {
 	var all, replicas []*Server
 	for shard := range 3 {
 		for ordinal := range 3 {
-			s := net.Add(redis.Address{IP: fmt.Sprintf("10.0.%d.%d", shard, ordinal), Port: redis.ClientPort}, shard, fmt.Sprintf("c-%d-%d", shard, ordinal))
-			s.epoch, s.current, s.admits = uint64(1+len(all)), 9, redis.AdmitsForGood
+			s := net.Add(model.Address{IP: fmt.Sprintf("10.0.%d.%d", shard, ordinal), Port: model.ClientPort}, shard, fmt.Sprintf("c-%d-%d", shard, ordinal))
+			s.epoch, s.current, s.admits = uint64(1+len(all)), 9, model.AdmitsForGood
 			all = append(all, s)
 			if ordinal == 0 {
 				primaries = append(primaries, s)
@@ -36,10 +38,10 @@ func three(t *testing.T) (net *Network, primaries []*Server, b, c *Server) {
 		}
 	}
 	for i, p := range primaries {
-		if err := p.AddSlots(t.Context(), redis.Share(i, 3)); err != nil {
+		if err := p.AddSlots(t.Context(), slots.Share(i, 3)); err != nil {
 			t.Fatal(err)
 		}
-		p.Data[Key{Slot: redis.Share(i, 3)[0].From}] = 1
+		p.Data[Key{Slot: slots.Share(i, 3)[0].From}] = 1
 	}
 	net.pass(time.Second)
 	for _, r := range replicas {
@@ -62,7 +64,7 @@ func (n *Network) pass(d time.Duration) {
 
 func force(t *testing.T, s *Server) bool {
 	t.Helper()
-	return s.Failover(t.Context(), redis.FailoverForce) == nil && s.Primary() == ""
+	return s.Failover(t.Context(), steps.FailoverForce) == nil && s.Primary() == ""
 }
 
 func TestWhoIsToldToStandIsVotedForByThoseWhoMissNobody(t *testing.T) {
@@ -127,8 +129,8 @@ func TestNobodyVotesForWhoClaimsSlotsThatHaveBeenGivenAway(t *testing.T) {
 	primaries[0].Stop()
 	net.pass(time.Second)
 	for _, p := range primaries[1:] { // The last slot has gone to the second, under a later epoch, as b has not heard.
-		last := redis.Share(0, 3)[0].To
-		p.slots.set(redis.Range{From: last, To: last}, primaries[1].ID)
+		last := slots.Share(0, 3)[0].To
+		p.slots.set(slots.Range{From: last, To: last}, primaries[1].ID)
 	}
 	primaries[1].epoch, primaries[2].peers[primaries[1].ID].epoch = 20, 20
 	if force(t, b) {

@@ -11,7 +11,9 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/quorate/quorate/internal/cluster"
-	"github.com/quorate/quorate/internal/cluster/redis"
+	"github.com/quorate/quorate/internal/cluster/redis/acl"
+	"github.com/quorate/quorate/internal/cluster/redis/model"
+	"github.com/quorate/quorate/internal/cluster/redis/steps"
 )
 
 // State is what was observed of a user. Where something could not be read, it says so; it never leaves a gap that could
@@ -20,7 +22,7 @@ type State struct {
 	// Name of the resource and of the user, and of the cluster that it belongs to.
 	Name, Username, ClusterName string
 	// Want is the wanted user. Without a name: its password is not known.
-	Want redis.User
+	Want acl.User
 	// Deleting says that the resource is being deleted, Protected that it stays until the user is gone from the servers.
 	Deleting, Protected bool
 	// Rival is an older resource for the same user, nil when there is none.
@@ -48,7 +50,7 @@ type Cluster struct {
 	// Copies is how many servers it is to have.
 	Copies int
 	// Pods are those that exist.
-	Pods []redis.Pod
+	Pods []model.Pod
 }
 
 // Reasons for waiting and refusing, for conditions and events.
@@ -171,13 +173,13 @@ func protect(s State) (cluster.Plan, bool) {
 
 // setUser makes the user what it is to be on all servers that answer.
 func setUser(s State) (cluster.Plan, bool) {
-	var step redis.SetUsers
+	var step steps.SetUsers
 	for _, p := range s.Cluster.Pods {
 		if p.Node == nil || p.Node.Users == nil {
 			continue
 		}
 		if u, ok := s.on(p); !ok || !u.IsAccount(s.Want, p.Node.Software()) {
-			step.Pods = append(step.Pods, redis.PodUsers{Pod: p.Name, Users: []redis.User{s.Want}, Admits: p.Node.Admits})
+			step.Pods = append(step.Pods, steps.PodUsers{Pod: p.Name, Users: []acl.User{s.Want}, Admits: p.Node.Admits})
 		}
 	}
 	if len(step.Pods) == 0 {
@@ -187,13 +189,13 @@ func setUser(s State) (cluster.Plan, bool) {
 }
 
 // on finds the user on the server of a pod.
-func (s State) on(p redis.Pod) (redis.User, bool) {
+func (s State) on(p model.Pod) (acl.User, bool) {
 	if p.Node == nil {
-		return redis.User{}, false
+		return acl.User{}, false
 	}
-	i := slices.IndexFunc(p.Node.Users, func(u redis.User) bool { return u.Name == s.Username })
+	i := slices.IndexFunc(p.Node.Users, func(u acl.User) bool { return u.Name == s.Username })
 	if i < 0 {
-		return redis.User{}, false
+		return acl.User{}, false
 	}
 	return p.Node.Users[i], true
 }
@@ -211,7 +213,7 @@ func waitForServers(s State) (cluster.Plan, bool) {
 	return cluster.Pass()
 }
 
-func why(p redis.Pod) string {
+func why(p model.Pod) string {
 	if p.Error == "" {
 		return ""
 	}
@@ -228,10 +230,10 @@ func publish(s State) (cluster.Plan, bool) {
 
 // deleteUser deletes the user, unless somebody else made it.
 func deleteUser(s State) (cluster.Plan, bool) {
-	var step redis.DeleteUsers
+	var step steps.DeleteUsers
 	for _, p := range s.Cluster.Pods {
 		if u, ok := s.on(p); ok && u.MadeFor() == s.Name {
-			step.Pods = append(step.Pods, redis.PodUsers{Pod: p.Name, Users: []redis.User{{Name: s.Username}}, Admits: p.Node.Admits})
+			step.Pods = append(step.Pods, steps.PodUsers{Pod: p.Name, Users: []acl.User{{Name: s.Username}}, Admits: p.Node.Admits})
 		}
 	}
 	if len(step.Pods) == 0 {

@@ -6,11 +6,12 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/quorate/quorate/api/v1alpha1"
-	"github.com/quorate/quorate/internal/cluster/redis"
+	"github.com/quorate/quorate/internal/cluster/redis/acl"
+	"github.com/quorate/quorate/internal/cluster/redis/model"
 )
 
-func account(password string) redis.User {
-	return redis.Account(&v1alpha1.RedisUser{
+func account(password string) acl.User {
+	return acl.Account(&v1alpha1.RedisUser{
 		ObjectMeta: metav1.ObjectMeta{Name: "carts-app"}, Spec: v1alpha1.RedisUserSpec{Categories: []v1alpha1.RedisCategory{"read"}},
 	}, password)
 }
@@ -22,14 +23,14 @@ func inPlace() *State {
 		Cluster: &Cluster{Auth: true, Copies: 2},
 	}
 	for _, name := range []string{"carts-0-0", "carts-0-1"} {
-		s.Cluster.Pods = append(s.Cluster.Pods, redis.Pod{
-			Name: name, Node: &redis.Node{Engine: v1alpha1.EngineRedis, Version: "8.0.2", Users: []redis.User{{Name: redis.UserDefault}, account("secret")}},
+		s.Cluster.Pods = append(s.Cluster.Pods, model.Pod{
+			Name: name, Node: &model.Node{Engine: v1alpha1.EngineRedis, Version: "8.0.2", Users: []acl.User{{Name: acl.UserDefault}, account("secret")}},
 		})
 	}
 	return s
 }
 
-func (s *State) users(pod int) *[]redis.User { return &s.Cluster.Pods[pod].Node.Users }
+func (s *State) users(pod int) *[]acl.User { return &s.Cluster.Pods[pod].Node.Users }
 
 func TestNext(t *testing.T) {
 	for name, tc := range map[string]struct {
@@ -44,20 +45,20 @@ func TestNext(t *testing.T) {
 		"an older resource":             {func(s *State) { s.Rival = &Rival{Name: "older"} }, ReasonRival},
 		"a user of somebody else":       {func(s *State) { (*s.users(1))[1].Selectors = nil }, ReasonForeign},
 		"a user of another resource":    {func(s *State) { s.Name = "other" }, ReasonForeign},
-		"not protected yet":             {func(s *State) { s.Protected = false; *s.users(0) = []redis.User{} }, "add the finalizer"},
-		"a server lacks it":             {func(s *State) { *s.users(1) = []redis.User{} }, "set users carts-app of carts-0-1"},
+		"not protected yet":             {func(s *State) { s.Protected = false; *s.users(0) = []acl.User{} }, "add the finalizer"},
+		"a server lacks it":             {func(s *State) { *s.users(1) = []acl.User{} }, "set users carts-app of carts-0-1"},
 		"another password":              {func(s *State) { s.Want = account("other") }, "set users carts-app of carts-0-0, carts-app of carts-0-1"},
 		"switched off by hand":          {func(s *State) { (*s.users(0))[1].On = false }, "set users carts-app of carts-0-0"},
-		"one lacks it, one is away":     {func(s *State) { *s.users(1) = []redis.User{}; s.Cluster.Pods[0].Node = nil }, "set users carts-app of carts-0-1"},
+		"one lacks it, one is away":     {func(s *State) { *s.users(1) = []acl.User{}; s.Cluster.Pods[0].Node = nil }, "set users carts-app of carts-0-1"},
 		"a server is away":              {func(s *State) { s.Cluster.Pods[0].Node = nil }, ReasonUnreachable},
 		"a server that tells no users":  {func(s *State) { *s.users(0) = nil }, ReasonUnreachable},
 		"a pod is missing":              {func(s *State) { s.Cluster.Pods = s.Cluster.Pods[:1] }, ReasonUnreachable},
 		"no Secret yet":                 {func(s *State) { s.Published = false }, "write the connection Secret"},
 		"deleted":                       {func(s *State) { s.Deleting = true }, "delete users carts-app of carts-0-0, carts-app of carts-0-1"},
 		"deleted, one is away":          {func(s *State) { s.Deleting = true; s.Cluster.Pods[0].Node = nil }, "delete users carts-app of carts-0-1"},
-		"deleted, and only that one":    {func(s *State) { s.Deleting = true; s.Cluster.Pods[0].Node = nil; *s.users(1) = []redis.User{} }, ReasonUnreachable},
-		"deleted everywhere":            {func(s *State) { s.Deleting = true; *s.users(0) = []redis.User{}; *s.users(1) = []redis.User{} }, "remove the finalizer"},
-		"deleted, a pod is missing":     {func(s *State) { s.Deleting = true; s.Cluster.Pods = s.Cluster.Pods[:1]; *s.users(0) = []redis.User{} }, "remove the finalizer"},
+		"deleted, and only that one":    {func(s *State) { s.Deleting = true; s.Cluster.Pods[0].Node = nil; *s.users(1) = []acl.User{} }, ReasonUnreachable},
+		"deleted everywhere":            {func(s *State) { s.Deleting = true; *s.users(0) = []acl.User{}; *s.users(1) = []acl.User{} }, "remove the finalizer"},
+		"deleted, a pod is missing":     {func(s *State) { s.Deleting = true; s.Cluster.Pods = s.Cluster.Pods[:1]; *s.users(0) = []acl.User{} }, "remove the finalizer"},
 		"deleted, of somebody else":     {func(s *State) { s.Deleting = true; s.Name = "other" }, "remove the finalizer"},
 		"deleted with its cluster":      {func(s *State) { s.Deleting = true; s.Cluster.Leaving = true }, "remove the finalizer"},
 		"deleted while that is paused":  {func(s *State) { s.Deleting = true; s.Cluster.Paused = true }, "Paused"},

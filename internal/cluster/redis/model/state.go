@@ -1,0 +1,481 @@
+package model
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/quorate/quorate/api/v1alpha1"
+	"github.com/quorate/quorate/internal/cluster"
+	"github.com/quorate/quorate/internal/cluster/anomaly"
+	"github.com/quorate/quorate/internal/cluster/redis/acl"
+	"github.com/quorate/quorate/internal/cluster/redis/slots"
+	"github.com/quorate/quorate/internal/cluster/redis/software"
+	clustertls "github.com/quorate/quorate/internal/cluster/tls"
+)
+
+// AccountClaim is what a RedisUser asks for.
+type AccountClaim struct {
+	Username string
+	// Wanted says that the resource is there to stay.
+	Wanted bool
+}
+
+// Admission says for how long others may copy a server, see Decision.Admit. The gate runs once in a pod's life, so that a server that
+// restarts in place begins as its file of users has it: as it began the first time, or as the operator has left that file since.
+type Admission int
+
+// Admissions of servers.
+const (
+	AdmitsNobody Admission = iota
+	// AdmitsForNow lasts until the server restarts.
+	AdmitsForNow
+	// AdmitsForGood outlasts a restart in place, which brings back what is on the disk. Without it the shard would have no second copy
+	// until an operator comes, however long that takes.
+	AdmitsForGood
+)
+
+// Ending is a pod that is gone, whose server hung to the last, and for how long it has been gone.
+type Ending struct {
+	Pod string
+	For time.Duration
+}
+
+// Where Kubernetes can, a change of spec.resources reaches running containers, one pod after the other:
+//
+//	more memory:  limit of the replicas ──> limit of the primary ──> maxmemory
+//	less memory:  maxmemory, once the data fits ──> limit of one pod after the other
+//
+// A pod that gets them only by a restart counts as outdated, and is restarted like one.
+
+// Resizing is how far the container of a server is from the resources that it is to have.
+type Resizing struct {
+	// Wanted says that it was not asked to have them yet, and Running that it was.
+	Wanted, Running bool
+	// Deferred says that the node has no room at present. Problem is what Kubernetes gives as the reason why it is not done yet.
+	Deferred bool
+	Problem  string
+	// Refused says why Kubernetes does not give them to it. A restart would not either.
+	Refused string
+}
+
+// Software is what the server runs.
+func (n *Node) Software() software.Release {
+	return software.Release{Engine: n.Engine, Version: n.Version}
+}
+
+// State is what is known about a cluster at one moment.
+type State struct {
+	Spec Spec
+	// Sets are the StatefulSets that exist, one per shard.
+	Sets []Set
+	// Pods are the pods that exist.
+	Pods []Pod
+	// Claims are the data volume claims that exist, those of an earlier cluster of this name included.
+	Claims []Claim
+	// Appointed is who takes the writes of a cluster in the mode Replicated; zero while nobody ever did.
+	Appointed Appointment
+	// Candidate is who is about to take over from there, and FailedHandOvers are those that did not.
+	Candidate       FailoverCandidate
+	FailedHandOvers FailedHandOvers
+	// Accounts are the users that resources of the kind RedisUser ask for, by the name of the resource; nil: unknown.
+	Accounts map[string]AccountClaim
+	// Doors are where pods are reached from outside, also those whose server does not say so yet or any more.
+	Doors []Door
+	// Exposed are the Services that exist for it.
+	Exposed []Exposure
+	// Neighbours are the servers of other clusters by node id, each with what that cluster is called, see ClusterOf.
+	Neighbours map[string]string
+	// Ended are pods that are gone and whose servers hung, see Hangs.
+	Ended []Ending
+	// Certificates in use, for the status.
+	Certificates clustertls.Report
+	// Progress of a move of slots, for the status.
+	Progress Progress
+	// Weights of all slots, by number, in what Spec.Rebalance goes by; nil: unknown. Untold is a server that does not tell them.
+	Weights []int64
+	Untold  string
+	// Proposal is what would make shards weigh alike, see Propose; nil: nothing has to, or nobody knows.
+	Proposal *Proposal
+	// Rebalanced is when the last proposal had been carried out, or since when the operator runs.
+	Rebalanced time.Time
+	// Restore is the backup that is being put into the cluster, nil for none. Confirmed is one that is to be, nil for none.
+	Restore   *Restore
+	Confirmed *Confirmed
+	// BackupHealth is what the schedules of the cluster say of its backups, for the status; nil: there are none.
+	BackupHealth *metav1.Condition
+	// Monitoring says, for the status, how far what spec.monitoring asks for is in place; nil: nothing is asked for.
+	Monitoring *metav1.Condition
+	// Anomalies are what is unusual about the servers, for the status; nil: none could be asked.
+	Anomalies *anomaly.Report
+	// Now is the time of the observation.
+	Now time.Time
+}
+
+// Progress is what was moved, since when. It is not known after the operator has restarted.
+type Progress struct {
+	Since       time.Time
+	Slots       int
+	Keys, Bytes int64
+}
+
+// Spec is what the user wants.
+type Spec struct {
+	// Name of the cluster; the StatefulSet of a shard is <name>-<shard>.
+	Name, Namespace string
+	// Shards, and Replicas of each.
+	Shards, Replicas int
+	// Replicated says that there is one primary that holds all data, and no cluster protocol.
+	Replicated bool
+	// Version of the server.
+	Version string
+	// Live is what all servers are to have set beside what follows from MemoryLimit, and LiveNames which of it comes from spec.config.extra, see LiveConfig.
+	Live      map[string]string
+	LiveNames string
+	// MinReplicas is how many replicas have to acknowledge what a primary of the mode Sharded writes.
+	MinReplicas int
+	// NodeTimeout is cluster-node-timeout.
+	NodeTimeout time.Duration
+	// Persistent says that the data of a pod outlives the pod.
+	Persistent bool
+	// Certificate is the fingerprint of the one that servers are to show; empty without TLS, or unknown.
+	Certificate string
+	// Access is who may connect; nil: unknown.
+	Access *acl.Access
+	// MemoryLimit of a server's container, in bytes; 0: none.
+	MemoryLimit int64
+	// DiscardClaims says that the claim of a pod that leaves goes with it.
+	DiscardClaims bool
+	// HandedOut says that the connection Secret holds the password that is to be given out, and Hold is how long clients
+	// may take to follow it.
+	HandedOut bool
+	Hold      time.Duration
+	// AssignEmpty says that the slots of a lost shard go to a server without data, see lose, and Approved names one incident for
+	// which that was allowed.
+	AssignEmpty bool
+	Approved    string
+	// ReplaceDead says that a primary whose process has ended is replaced also when it is about to be started again in place.
+	ReplaceDead bool
+	// Rebalance says by what slots are divided.
+	Rebalance Rebalance
+	// StorageChanged says that the wanted storage is not what the StatefulSets were made with.
+	StorageChanged bool
+	// Unannounced says in words why some server does not tell clients yet where they reach it from outside; empty: all do.
+	Unannounced string
+}
+
+// Set is the StatefulSet of a shard.
+type Set struct {
+	Shard, Replicas int
+	// Overdue says that Kubernetes should have made all of its pods by now.
+	Overdue bool
+	// UID and ResourceVersion are those of the object that was read, and Made is when it was made.
+	UID, ResourceVersion string
+	Made                 time.Time
+	// Guarded says that the shard's budget allows no evictions.
+	Guarded bool
+	// IdleSince is since when a shard that is to go was seen to own nothing; zero: it does, or that is not known. See Idle.
+	IdleSince time.Time
+}
+
+// Claim is the claim of a pod's data volume.
+type Claim struct {
+	Name, UID, ResourceVersion string
+	// Shard and Ordinal of the pod that it is for.
+	Shard, Ordinal int
+	// Leaving says that the claim is being deleted, or will be with the StatefulSet of an earlier cluster.
+	Leaving bool
+	// Lost says in words why its volume cannot come back, empty while it can.
+	Lost string
+	// Stranded says in words why its pod cannot be scheduled where its volume is, empty while it can.
+	Stranded string
+	// Made is when the claim was made.
+	Made time.Time
+}
+
+// Pod is a pod of the cluster and, where it could be read, the server in it.
+type Pod struct {
+	Name, UID string
+	// Shard and Ordinal come from the pod's labels and name, never from its place in a list.
+	Shard, Ordinal int
+	// Addr is where the other servers reach this one: the pod's address, or what the server announces instead, see external.go.
+	Addr Address
+	// home is the address of the pod itself.
+	HomeAddr Address
+	// Announce is what its server is to have of AnnounceParameters; nil: whatever it has.
+	Announce map[string]string
+	// Made is when the pod was made.
+	Made time.Time
+	// Ready is the pod's own readiness: the server accepts connections.
+	Ready bool
+	// Since is when the pod got ready; zero: it is not.
+	Since time.Time
+	// NodeName is the node of Kubernetes that the pod is on; empty: none yet.
+	NodeName string
+	// Cordoned says in words why that node is being emptied, empty when it is not, or nobody can tell.
+	Cordoned string
+	// Gone says that the node is proven to be gone, so that nothing of the pod runs any more.
+	Gone bool
+	// Deleting says that the pod is on its way out.
+	Deleting bool
+	// EndsSoon says that it was given a second to end at most.
+	EndsSoon bool
+	// Outdated says that the pod was made from an older template than the wanted one, or runs on a claim that is being deleted:
+	// it is to be restarted.
+	Outdated bool
+	// terminating is the name of its claim where that is being deleted and goes with the pod, see keepLastCopy.
+	TerminatingClaim string
+	// MemoryLimit that the server's container can count on, in bytes: the one that is in force, or less if that was asked for; 0: none,
+	// or unknown.
+	MemoryLimit int64
+	// Resize is how far the container is from the resources that it is to have.
+	Resize Resizing
+	// Stuck says why the pod cannot start, as Kubernetes puts it (ImagePullBackOff: ...); empty when nothing is wrong.
+	Stuck string
+	// Fatal is what the server says for which it will never start from its data, see FatalStart; empty while it may.
+	Fatal string
+	// HeldUntil is when Kubernetes starts the server's container again at the earliest, because that has ended several times; zero: it is
+	// not held.
+	HeldUntil time.Time
+	// Unready is since when the pod is not ready; zero: it is.
+	Unready time.Time
+	// Started is when the server's container was started; zero: it does not run.
+	Started time.Time
+	// Ended is when the server that ran before this one had ended at the latest, in this pod or in the one before it. Where none runs it is the last one.
+	Ended time.Time
+	// NodeLost says that nothing runs on the pod's node any more, as far as Kubernetes can tell: it was deleted, is out of service,
+	// or does not report.
+	NodeLost bool
+	// HasRun says that the server of this pod has been running at some time, so that an ephemeral volume may hold data.
+	HasRun bool
+	// Role is the label that the Services of the roles go by, empty when the pod has none.
+	Role string
+	// Gate is what the start gate had to say, empty when it had nothing to remark.
+	Gate string
+	// Node is the server's own account of itself; nil: unknown, which is never the same as empty.
+	Node *Node
+	// Took is how long the server took to tell it, or not to; zero: unknown. Clock is how far its clock is ahead.
+	Took  time.Duration
+	Clock anomaly.Clock
+	// PutBack says that its clock was put back, and that it has yet to begin anew with having its disk keep what it writes, see appendLog.
+	PutBack bool
+	// Error says why Node is nil.
+	Error string
+	// TimedOut says that nothing came in time. Hangs says that the server had taken the connection, and HungFor for how long that has been so at every look.
+	TimedOut, Hangs bool
+	HungFor         time.Duration
+	// Stood is when this process was last made to stand for election, by the operator or by hand with the plugin; zero: never.
+	Stood time.Time
+	// Answered says that this very process has answered since the operator runs, with all of its data.
+	Answered bool
+}
+
+// Address of a server: an IP address and the port for clients.
+type Address struct {
+	IP   string
+	Port int
+}
+
+// String is ip:port.
+func (a Address) String() string { return fmt.Sprintf("%s:%d", a.IP, a.Port) }
+
+// Node is the account that one server gives of itself and of the others.
+type Node struct {
+	ID      string
+	Engine  v1alpha1.RedisEngine
+	Version string
+	// Certificate is the fingerprint of the one that the server has shown, empty without TLS.
+	Certificate string
+	// Users of the server; nil: the operator may not list them yet.
+	Users []acl.User
+	// ReplicationPassword is the hash of the password that the server copies its primary with; empty: unknown.
+	ReplicationPassword string
+	// ReplicationUser is who the server copies its primary as; empty: unknown.
+	ReplicationUser string
+	// Migrations of slots that the server takes part in or has, the last one first; nil: it cannot do that by itself.
+	Migrations []Migration
+	// Pulls says that the target of a migration gets the slots from the source, instead of the source sending them, and that no
+	// server takes part in more than one at a time.
+	Pulls bool
+	// Process tells the server's process from others that have run or will run in its place.
+	Process string
+	// Clock is the time of the server.
+	Clock time.Time
+	// Loading says that the server still reads its data from disk.
+	Loading bool
+	// StateOK says that the server thinks the cluster works (cluster_state:ok).
+	StateOK bool
+	// Log is the size of the append-only file, in bytes; 0: there is none, or it cannot be written. Forked says that a child of the server writes to the disk.
+	Log    int64
+	Forked bool
+	// Keys in the server, of all databases.
+	Keys int64
+	// LinkUp says that a replica is connected to its primary and has all of its data.
+	LinkUp bool
+	// Stream is the id of the replication stream that the data is from: a replica in sync has that of its primary, and one that has left
+	// its primary, too, until something is written to it.
+	Stream string
+	// Copies are the replicas that report to a primary, as it says itself: these are the ones that count for min-replicas-to-write.
+	Copies int
+	// Connected are the replicas that are connected to a primary or begin to copy it, however long ago they reported.
+	Connected int
+	// Acknowledging are the replicas that a primary hears from often enough for its writes; nil where it asks for none.
+	Acknowledging *int
+	// EverLinked says that a replica has been connected to its primary since it started. One that has not never stands for
+	// election by itself, see cluster-replica-validity-factor in config.go.
+	EverLinked bool
+	// Announces is what CONFIG GET says of AnnounceParameters; nil: unknown.
+	Announces map[string]string
+	// Asks is the address that a replica asks for its primary's data. It may be one that the primary has left: a server
+	// that learns the new one from the gossip of a third does not take it over (Redis issue 15136).
+	Asks Address
+	// LinkDown is for how long a replica that has been connected is not, in whole seconds.
+	LinkDown time.Duration
+	// OnDisk says that what the server holds is on its disk as well. After it has copied its primary, a server keeps the
+	// append-only file of the time before until the rewrite of that file ends: a crash meanwhile brings the old data back.
+	// (Valkey 9 makes the file that it received the new one, and has no such time.)
+	OnDisk bool
+	// RewriteFailed says that the last rewrite of the append-only file failed, and that none runs or is scheduled.
+	RewriteFailed bool
+	// Admits says whether others may copy this server.
+	Admits Admission
+	// Commands is how many the server has carried out since it started.
+	Commands int64
+	// Fork is how long the last fork of the server took.
+	Fork time.Duration
+	// Memory that the server uses, and may use.
+	Memory Memory
+	// Replication is how a server of the mode Replicated stands to the others; nil in the mode Sharded.
+	Replication *Replication
+	// Config is what CONFIG GET says of LiveParameters, in the form of Normal; nil: unknown.
+	Config map[string]string
+	// Offset is how far the replication stream was written (primary) or applied (replica), in bytes.
+	Offset int64
+	// Peers are all nodes that this server knows, itself included. They are what a test or a fake server gives: what a real server reports is in
+	// report, and Peers is nil. Rules use Self, Peer and All, which read either.
+	Peers []Peer
+	// report is what a server reports in CLUSTER NODES; nil: Peers has it.
+	report *report
+}
+
+// Memory of a server, in bytes.
+type Memory struct {
+	// Used by all, and by a server without a key. Its backlog for replicas is part of both.
+	Used, Empty int64
+	// Resident is what of it the kernel counts.
+	Resident int64
+	// Max is maxmemory; 0: no limit.
+	Max int64
+	// Uncounted is what of Used does not count towards Max: the buffers of replicas that are behind, and of the append-only file.
+	Uncounted int64
+	// Evicts says that any key may be thrown away when there is no more room.
+	Evicts bool
+}
+
+// Peer is one node as another one sees it: one line of CLUSTER NODES.
+type Peer struct {
+	ID   string
+	Addr Address
+	// Bus is the port for other nodes; 0: unknown.
+	Bus int
+	// Host is the DNS name that the node announces.
+	Host string
+	// Myself marks the line of the node that was asked.
+	Myself bool
+	// Replica says that the node copies PrimaryID; it is a primary otherwise.
+	Replica   bool
+	PrimaryID string
+	// Failing: this server cannot reach the node. Failed: the primaries agree that it is dead.
+	Failing, Failed bool
+	// Handshake marks a node whose name is not known yet. NoAddr marks a node whose address is not known any more.
+	Handshake, NoAddr bool
+	// Answered is when the node last answered, by the clock of the server that was asked.
+	Answered time.Time
+	Epoch    uint64
+	Slots    slots.Set
+	// Open are the slots that the server itself says are on their way to or from another one. Only its own line has them.
+	Open []Open
+}
+
+// Open is slots on their way from one server to another, as one of the two says.
+type Open struct {
+	Slots slots.Set
+	// Other is the id of the other server: the target, or with Importing the source.
+	Other     string
+	Importing bool
+}
+
+// Self is the node's line about itself.
+func (n *Node) Self() Peer {
+	if n.report != nil && n.report.own >= 0 {
+		return n.report.self
+	}
+	if i := slices.IndexFunc(n.Peers, func(p Peer) bool { return p.Myself }); i >= 0 {
+		return n.Peers[i]
+	}
+	return Peer{ID: n.ID, Myself: true}
+}
+
+// RunsIn reports whether the server is that of a pod of a cluster. The last observed address of a
+// pod may belong to another pod by now, also to one with the same name in another namespace. The
+// announced name is the server's own.
+func (n *Node) RunsIn(pod, name, namespace string) bool {
+	own := []string{pod, cluster.PeersService(name), namespace}
+	for i, label := range strings.Split(cmp.Or(n.Announces[announceName], n.Self().Host, pod), ".") {
+		if i < len(own) && label != own[i] {
+			return false
+		}
+	}
+	return true
+}
+
+// podOfHost is the pod that a DNS name of the peers Service stands for.
+func podOfHost(host string) string {
+	pod, _, _ := strings.Cut(host, ".")
+	return pod
+}
+
+// Peer returns the node's line about another node.
+func (n *Node) Peer(id string) (Peer, bool) {
+	if n.report != nil {
+		node := n.report.number(id)
+		if node < 0 {
+			return Peer{}, false
+		}
+		return n.report.peer(node), true
+	}
+	for _, p := range n.Peers {
+		if p.ID == id && !p.Handshake {
+			return p, true
+		}
+	}
+	return Peer{}, false
+}
+
+// Alone reports whether the node knows nobody else.
+func (n *Node) Alone() bool {
+	for p := range n.All() {
+		if !p.Myself {
+			return false
+		}
+	}
+	return true
+}
+
+// Blank reports whether the node knows nobody, owns nothing and holds nothing.
+func (n *Node) Blank() bool {
+	self := n.Self()
+	return n.Alone() && !self.Replica && len(self.Slots) == 0 && n.Keys == 0 && !n.Loading
+}
+
+// ShortID is enough of a node id to tell nodes apart.
+func ShortID(id string) string {
+	if len(id) > 8 {
+		return id[:8]
+	}
+	return id
+}

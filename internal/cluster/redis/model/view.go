@@ -1,0 +1,546 @@
+package model
+
+import (
+	"cmp"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/quorate/quorate/internal/cluster"
+	"github.com/quorate/quorate/internal/cluster/redis/slots"
+)
+
+// Unassigned are the slots that no server knows an owner of.
+func (v *View) Unassigned() slots.Set {
+	var owned []slots.Set
+	for _, t := range v.Tables {
+		owned = append(owned, t.owned())
+	}
+	return slots.Union(owned...).Missing()
+}
+
+func (v *View) Claim(p *Pod) *Claim {
+	if i := slices.IndexFunc(v.Claims, func(c Claim) bool { return c.Shard == p.Shard && c.Ordinal == p.Ordinal }); i >= 0 {
+		return &v.Claims[i]
+	}
+	return nil
+}
+
+// PodBehind is the pod that a node was the server of, as far as it tells; empty: it does not.
+func (v *View) PodBehind(p Peer) string {
+	if pod := podOfHost(p.Host); v.isPod(pod) && v.ForeignHost(p.Host) == "" {
+		return pod
+	}
+	if i := slices.IndexFunc(v.Exposed, func(e Exposure) bool { return e.Inside.IP != "" && e.Inside == p.Addr }); i >= 0 {
+		return v.Exposed[i].Pod
+	}
+	own := func(d Door) bool { return d.NodePort == 0 && d.Host != "" && d.Host == p.Host } // That of a load balancer is for one pod.
+	if i := slices.IndexFunc(v.Doors, own); i >= 0 {
+		return v.Doors[i].Pod
+	}
+	return ""
+}
+
+func (v *View) isPod(name string) bool {
+	_, _, ok := ParsePod(v.Spec.Name, name)
+	return ok
+}
+
+// ForeignHost returns the cluster of the pod that a host name belongs to, as "NAME in namespace
+// NAMESPACE"; empty for this cluster, and for a name that is not that of a pod, see cluster.PodHost.
+func (v *View) ForeignHost(host string) string {
+	parts := strings.SplitN(host, ".", 5)
+	if len(parts) < 4 || parts[3] != "svc" {
+		return ""
+	}
+	name, peers := strings.CutSuffix(parts[1], cluster.PeersService(""))
+	if own := name == v.Spec.Name && (v.Spec.Namespace == "" || parts[2] == v.Spec.Namespace); own || !peers {
+		return ""
+	}
+	return ClusterOf(name, parts[2])
+}
+
+// ReportedOwner tells whether some server takes a pod of the shard for the owner of slots.
+func (v *View) ReportedOwner(shard int) bool {
+	if v.claimed != nil {
+		return v.claimed[shard]
+	}
+	v.claimed = map[int]bool{}
+	for _, t := range v.Tables {
+		for node := range t.Nodes() {
+			peer := t.Line(node)
+			if owner := v.ByID[peer.ID]; owner != nil && len(peer.Slots) > 0 {
+				v.claimed[owner.Shard] = true
+			}
+		}
+	}
+	return v.claimed[shard]
+}
+
+// inTermsOfShards completes what servers say of themselves to what they would say in a cluster of one shard: who is a primary
+// owns all slots, and everybody knows everybody.
+func inTermsOfShards(s State) State {
+	s.Pods = slices.Clone(s.Pods)
+	at := map[Address]string{}
+	for _, p := range s.Pods {
+		if p.Node != nil {
+			at[p.Addr] = p.Node.ID
+		}
+	}
+	var peers []Peer
+	for _, p := range s.Pods {
+		if p.Node == nil {
+			continue
+		}
+		self := Peer{ID: p.Node.ID, Addr: p.Addr, Host: p.Node.Self().Host, Replica: !p.Node.Replication.Primary}
+		if self.Replica {
+			self.PrimaryID = at[p.Node.Asks]
+		} else {
+			self.Slots = slots.Set{{From: 0, To: slots.Count - 1}}
+		}
+		peers = append(peers, self)
+	}
+	for i, p := range s.Pods {
+		if p.Node == nil {
+			continue
+		}
+		n := *p.Node
+		n.Peers, n.report = slices.Clone(peers), nil
+		for j := range n.Peers {
+			n.Peers[j].Myself = n.Peers[j].ID == n.ID
+		}
+		s.Pods[i].Node = &n
+	}
+	return s
+}
+
+// ShardOf is the shard that a node belongs to, or did when it was alive: it announced the name of its pod. It is negative when
+// nobody knows.
+func (v *View) ShardOf(id string) int {
+	if p := v.ByID[id]; p != nil {
+		return p.Shard
+	}
+	for _, p := range v.Readable {
+		peer, _ := p.Node.Peer(id)
+		if shard, _, ok := ParsePod(v.Spec.Name, v.PodBehind(peer)); ok {
+			return shard
+		}
+	}
+	return -1
+}
+
+// markTerminating notes on a pod that its claim is being deleted.
+func (v *View) markTerminating(p *Pod) {
+	c := v.Claim(p)
+	if c == nil || !c.Leaving || c.Lost != "" || !v.Spec.Persistent || p.Deleting {
+		return
+	}
+	p.TerminatingClaim, p.Outdated = c.Name, true
+}
+
+// View is a state with the questions that rules ask of it answered once.
+type View struct {
+	State
+	// byID finds the pod of a node id.
+	ByID map[string]*Pod
+	// sets are the StatefulSets by shard.
+	SetOf map[int]Set
+	// shards holds the pods of each shard that its StatefulSet has room for, by ordinal: of the wanted ones, and of those that are
+	// to leave.
+	Shards [][]*Pod
+	// leavers are the pods that no StatefulSet has room for any more: Kubernetes deletes them. To the rules they are gone.
+	Leavers []Pod
+	// read are the pods whose server could be read and which are not on their way out.
+	Readable []*Pod
+	// formed says that some slot has an owner, as far as any server knows.
+	HasOwners bool
+	// complete says that every wanted pod exists and could be read, and that there is no other.
+	Complete bool
+	// tables are those of the servers that could be read, each one once.
+	Tables []*Table
+	// ahead says that the view is looked at for what would be decided if no primary had to be held to min-replicas-to-write, see
+	// lookAhead. unguards and limits say what that is: a step that takes the last replica of the mode Replicated away, and how many
+	// replicas servers of the mode Sharded may ask for at most.
+	LookingAhead, RelaxesLastReplica bool
+	GuardLimits                      map[string]int
+	// stood is a pod that would take its shard over, had it not stood for election lately; nil: there is none.
+	Stood *Pod
+	// What follows is found out with the first question, because rules ask for it once for each shard or
+	// server; nil: nobody has asked yet.
+	ownerships    map[*Table]string
+	claimed       map[int]bool
+	departedNodes *[]DepartedNode
+	mesh          *bool
+}
+
+func NewView(s State) *View {
+	if s.Spec.Replicated {
+		s = inTermsOfShards(s)
+	}
+	v := &View{State: s, ByID: map[string]*Pod{}, SetOf: map[int]Set{}, ownerships: map[*Table]string{}, Shards: make([][]*Pod, s.shards())}
+	for _, set := range s.Sets {
+		v.SetOf[set.Shard] = set
+	}
+	v.Pods = slices.Clone(s.Pods)
+	slices.SortFunc(v.Pods, func(a, b Pod) int {
+		return cmp.Or(cmp.Compare(a.Shard, b.Shard), cmp.Compare(a.Ordinal, b.Ordinal))
+	})
+	literal := NewTopology()
+	for i := range v.Pods {
+		v.Pods[i].Node = literal.reported(v.Pods[i].Node)
+	}
+	v.Pods = slices.DeleteFunc(v.Pods, v.setAside)
+	for i := range v.Pods {
+		v.markTerminating(&v.Pods[i])
+		v.Pods[i].HomeAddr = v.Pods[i].Addr
+		if addr, ok := v.Pods[i].Node.Announced(); ok {
+			v.Pods[i].Addr = addr
+		}
+		v.add(&v.Pods[i])
+	}
+	v.HasOwners = slices.ContainsFunc(v.Tables, func(t *Table) bool { return len(t.owned()) > 0 })
+	v.Complete = len(v.Readable) == v.PodCount() && len(v.Pods) == v.PodCount() && !v.LayoutDiffers()
+	return v
+}
+
+// shards is how many shards there are: those that are wanted, and those that are to leave.
+func (s State) shards() int {
+	n := s.Spec.Shards
+	for _, set := range s.Sets {
+		n = max(n, set.Shard+1)
+	}
+	return n
+}
+
+// Unwanted tells whether a shard is to give its slots away and go.
+func (v *View) Unwanted(shard int) bool { return shard >= v.Spec.Shards }
+
+// setAside keeps a pod that leaves out of the way of the rules. Its node exists as long as it does.
+func (v *View) setAside(p Pod) bool {
+	if p.Shard < 0 || p.Shard >= len(v.Shards) || p.Ordinal < v.Size(p.Shard) {
+		return false
+	}
+	v.Leavers = append(v.Leavers, p)
+	if p.Node != nil {
+		v.ByID[p.Node.ID] = &p
+	}
+	return true
+}
+
+func (v *View) add(p *Pod) {
+	if p.Shard >= 0 && p.Shard < len(v.Shards) {
+		v.Shards[p.Shard] = append(v.Shards[p.Shard], p)
+	}
+	if p.Node == nil {
+		return
+	}
+	v.ByID[p.Node.ID] = p
+	if p.Deleting {
+		return
+	}
+	v.Readable = append(v.Readable, p)
+	if _, seen := v.ownerships[p.Node.report.Table]; !seen {
+		v.ownerships[p.Node.report.Table] = ""
+		v.Tables = append(v.Tables, p.Node.report.Table)
+	}
+}
+
+// Formed reports whether the cluster has begun: a slot has an owner, or a primary was appointed. The data
+// of an earlier cluster matters before that only.
+func (s State) Formed() bool {
+	if s.Spec.Replicated {
+		return s.Appointed.Pod != ""
+	}
+	return slices.ContainsFunc(s.Pods, func(p Pod) bool { return p.Node != nil && !p.Deleting && p.Node.seesOwners() })
+}
+
+// seesOwners reports whether some slot has an owner by the table of a node.
+func (n *Node) seesOwners() bool {
+	for p := range n.All() {
+		if len(p.Slots) > 0 {
+			return true
+		}
+	}
+	return false
+}
+
+// Copies is the number of pods of a shard.
+func (s Spec) Copies() int { return 1 + s.Replicas }
+
+// Size is the number of pods that a shard has or is about to get: at least those that are asked for, and more until the
+// others have left.
+func (v *View) Size(shard int) int { return max(v.SetOf[shard].Replicas, v.Spec.Copies()) }
+
+// PodCount is the number of pods of all shards.
+func (v *View) PodCount() int {
+	n := 0
+	for shard := range v.Shards {
+		n += v.Size(shard)
+	}
+	return n
+}
+
+// maxShards is more than any cluster has.
+const maxShards = 1024
+
+// BootstrapEpoch is the config epoch that a pod of a fresh cluster starts with: distinct for all pods, whatever the numbers of
+// shards and replicas are and become.
+func BootstrapEpoch(p *Pod) uint64 {
+	return uint64(p.Ordinal*maxShards + p.Shard + 1) //nolint:gosec // small positive numbers
+}
+
+// LayoutDiffers tells whether there is not just one StatefulSet for each shard.
+func (v *View) LayoutDiffers() bool {
+	return len(v.Sets) != len(v.Shards)
+}
+
+// Owners are the pods of a shard whose servers say that they are primaries with slots.
+func (v *View) Owners(shard int) []*Pod {
+	var out []*Pod
+	for _, p := range v.Shards[shard] {
+		if p.Node != nil && !p.Deleting && p.OwnsSlots() {
+			out = append(out, p)
+		}
+	}
+	return out
+}
+
+// Primary is the one owner of a shard's slots; nil when there is none, or more than one says so.
+func (v *View) Primary(shard int) *Pod {
+	if o := v.Owners(shard); len(o) == 1 {
+		return o[0]
+	}
+	return nil
+}
+
+// Idle tells whether a shard is to go and has given everything away: nobody needs its servers any more, whatever they hold or copy.
+func (v *View) Idle(shard int) bool { return v.Unwanted(shard) && v.Unowned(shard) }
+
+// Unowned tells whether nobody says that a shard owns slots. All of its servers could be read.
+func (v *View) Unowned(shard int) bool {
+	return len(v.Shards[shard]) > 0 && !v.ReportedOwner(shard) && !v.MayHaveLost(shard) &&
+		!slices.ContainsFunc(v.Shards[shard], func(p *Pod) bool { return p.Node == nil || p.Deleting || p.Node.Loading || p.OwnsSlots() })
+}
+
+// Slotless tells whether a shard owns nothing and never did in the eyes of anybody: it is new, or has given everything away. It
+// may hold keys of slots that others own: a replica that is elected while slots move has not heard of the last ones.
+func (v *View) Slotless(shard int) bool {
+	return v.Unowned(shard) && !slices.ContainsFunc(v.Shards[shard], func(p *Pod) bool {
+		primary := v.ByID[p.Node.Self().PrimaryID]
+		stranger := p.Node.Self().Replica && (primary == nil || primary.Shard != shard)
+		return stranger || (p.Node.Keys > 0 && len(v.Unassigned()) > 0)
+	})
+}
+
+// Importer is the server of a shard without slots that has been told to expect some.
+func (v *View) Importer(shard int) *Pod {
+	for _, p := range v.Shards[shard] {
+		if p.Node != nil && !p.Deleting && !p.Node.Self().Replica && slices.ContainsFunc(p.Node.Self().Open, func(o Open) bool { return o.Importing }) {
+			return p
+		}
+	}
+	return nil
+}
+
+// MayHaveLost tells whether a node that no server answers for owns slots and is of a shard, as far as can be told. One of a shard that nobody
+// knows is of one without an owner.
+func (v *View) MayHaveLost(shard int) bool {
+	return slices.ContainsFunc(v.DepartedNodes(), func(g DepartedNode) bool {
+		of := v.ShardOf(g.ID)
+		return len(g.Slots) > 0 && (of == shard || (of < 0 && len(v.Owners(shard)) == 0))
+	})
+}
+
+// DesignatedPrimary is the server that the others of a shard copy: the owner of its slots, or in a shard without slots the one that is to get
+// some. It is nil when there is none, or when that is not certain.
+func (v *View) DesignatedPrimary(shard int) *Pod {
+	if len(v.Owners(shard)) > 0 {
+		return v.Primary(shard)
+	}
+	if p := v.Importer(shard); p != nil || !v.Slotless(shard) {
+		return p
+	}
+	var first *Pod
+	for _, p := range v.Shards[shard] {
+		switch {
+		case p.Node.Self().Replica:
+		case slices.ContainsFunc(v.Shards[shard], func(o *Pod) bool { return o.Node.Self().PrimaryID == p.Node.ID }):
+			return p
+		case first == nil || p.Node.Keys > first.Node.Keys:
+			first = p
+		}
+	}
+	return first
+}
+
+func (p *Pod) OwnsSlots() bool {
+	self := p.Node.Self()
+	return !self.Replica && len(self.Slots) > 0
+}
+
+// DepartedNode is a node that servers know and that no pod has.
+type DepartedNode struct {
+	ID string
+	// slots that it owns in the eyes of some server.
+	Slots slots.Set
+	// primary says that some server takes it for one, with slots or without.
+	Primary bool
+	// replicas are the pods that still call it their primary.
+	Replicas []*Pod
+	// dead says that every server that knows it has found that it does not answer.
+	Dead bool
+	// failed says that some server has heard that the majority of the primaries holds it for dead.
+	Failed bool
+	// pod is the one that it was the server of; empty: unknown.
+	Pod string
+	// host is the DNS name that it announces, and addr its address, as the first server has them that does.
+	Host string
+	Addr Address
+	// silent is for how long no server has heard from it, and heard says that some server has since it was started.
+	Silent time.Duration
+	Heard  bool
+	// noAddr says that some server found another one at its address. Such a node is never voted to have failed: the
+	// servers do not call on it any more (clusterCron skips nodes without an address).
+	NoAddr bool
+	// knownBy are the pods that have it in their table.
+	KnownBy []string
+}
+
+// sinceStart is how long after the start of its container a server has read its table at the latest.
+const sinceStart = 3 * time.Second
+
+// hear takes note of when a server last heard from a ghost. One that has been started since says that this was when it read its table
+// (clusterLoadConfig in the servers' source), and is believed only where nobody knows better.
+func (g *DepartedNode) hear(p *Pod, peer Peer) {
+	silent, heard := p.Node.Clock.Sub(peer.Answered), p.Heard(peer)
+	if len(g.KnownBy) == 1 || (heard && !g.Heard) || (heard == g.Heard && silent < g.Silent) {
+		g.Silent, g.Heard = silent, heard
+	}
+}
+
+// Heard tells whether a server has heard from another one since it was started.
+func (p *Pod) Heard(peer Peer) bool { return peer.Answered.After(p.Started.Add(sinceStart)) }
+
+// DepartedNodes lists the nodes that no pod has. What it says is final only when the view is complete.
+func (v *View) DepartedNodes() []DepartedNode {
+	if v.departedNodes == nil {
+		found := v.findDepartedNodes()
+		v.departedNodes = &found
+	}
+	return slices.Clone(*v.departedNodes) // Callers delete from it in place.
+}
+
+// unknown returns the nodes in each table that no pod has.
+func (v *View) unknown() map[*Table][]int {
+	out := map[*Table][]int{}
+	for _, t := range v.Tables {
+		for node := range t.Nodes() {
+			if v.ByID[t.Line(node).ID] == nil {
+				out[t] = append(out[t], node)
+			}
+		}
+	}
+	return out
+}
+
+func (v *View) findDepartedNodes() []DepartedNode {
+	unknown, found := v.unknown(), map[string]*DepartedNode{}
+	for _, p := range v.Readable {
+		for _, node := range unknown[p.Node.report.Table] {
+			peer := p.Node.report.peer(node)
+			g := found[peer.ID]
+			if g == nil {
+				g = &DepartedNode{ID: peer.ID, Dead: true, Addr: peer.Addr}
+				found[peer.ID] = g
+			}
+			g.KnownBy = append(g.KnownBy, p.Name)
+			g.Slots = slots.Union(g.Slots, peer.Slots)
+			g.Primary, g.NoAddr = g.Primary || !peer.Replica, g.NoAddr || peer.NoAddr
+			g.Failed = g.Failed || peer.Failed
+			g.Pod, g.Host = cmp.Or(g.Pod, v.PodBehind(peer)), cmp.Or(g.Host, peer.Host)
+			g.hear(p, peer)
+			g.Dead = g.Dead && (peer.Failing || peer.Failed || peer.NoAddr)
+		}
+	}
+	for _, p := range v.Readable {
+		if g := found[p.Node.Self().PrimaryID]; g != nil {
+			g.Replicas = append(g.Replicas, p)
+		}
+	}
+	out := make([]DepartedNode, 0, len(found))
+	for _, g := range found {
+		out = append(out, *g)
+	}
+	slices.SortFunc(out, func(a, b DepartedNode) int { return cmp.Compare(a.ID, b.ID) })
+	return out
+}
+
+// KnowEachOther tells whether every server knows every other one by its id.
+func (v *View) KnowEachOther() bool {
+	for _, t := range v.Tables {
+		if slices.ContainsFunc(v.Readable, func(p *Pod) bool { return t.number(p.Node.ID) < 0 }) {
+			return false
+		}
+	}
+	return true
+}
+
+// Meshed tells whether every server knows every other one, where it is, and as one that has not failed. Rules that compare every server with every
+// other one have nothing to find then.
+func (v *View) Meshed() bool {
+	if v.mesh != nil {
+		return *v.mesh
+	}
+	meshed := !slices.ContainsFunc(v.Tables, func(t *Table) bool {
+		return slices.ContainsFunc(v.Readable, func(p *Pod) bool {
+			node := t.number(p.Node.ID)
+			return node < 0 || !t.Line(node).reaches(p)
+		})
+	})
+	v.mesh = &meshed
+	return meshed
+}
+
+// reaches tells whether a line of a table has a server where it is, and as one that has not failed.
+func (p *Peer) reaches(pod *Pod) bool {
+	return !p.NoAddr && !p.Failing && !p.Failed && p.Addr == pod.Addr
+}
+
+// Ownership is who owns which slots as a server reports it, comparable between servers.
+func (v *View) Ownership(n *Node) string {
+	t := n.report.Table
+	if v.ownerships[t] == "" {
+		v.ownerships[t] = t.ownership()
+	}
+	return v.ownerships[t]
+}
+
+// PodNames lists pods by name.
+func PodNames(pods []*Pod) []string {
+	out := make([]string, len(pods))
+	for i, p := range pods {
+		out[i] = p.Name
+	}
+	return out
+}
+
+// EveryPod lists all pods, those that no StatefulSet has room for any more included.
+func (v *View) EveryPod() []*Pod {
+	var out []*Pod
+	for _, pods := range [][]Pod{v.Pods, v.Leavers} {
+		for i := range pods {
+			out = append(out, &pods[i])
+		}
+	}
+	return out
+}
+
+// PodNamed is a pod of the cluster, also one that leaves; nil when there is none.
+func (v *View) PodNamed(name string) *Pod {
+	for _, p := range v.EveryPod() {
+		if p.Name == name {
+			return p
+		}
+	}
+	return nil
+}

@@ -1,0 +1,178 @@
+package planner
+
+import (
+	"slices"
+
+	"github.com/quorate/quorate/internal/cluster"
+	"github.com/quorate/quorate/internal/cluster/redis/facts"
+	"github.com/quorate/quorate/internal/cluster/redis/model"
+	"github.com/quorate/quorate/internal/cluster/redis/steps"
+)
+
+// setMinReplicasToWrite keeps primaries from taking writes that too few replicas acknowledge, as far as the replicas are not on their way.
+func setMinReplicasToWrite(v *model.View) (cluster.Plan, bool) {
+	var step steps.GuardShards
+	for shard := range v.Shards {
+		head := v.DesignatedPrimary(shard)
+		for _, p := range v.Shards[shard] {
+			have, known := acknowledged(p)
+			want := v.Spec.MinReplicas
+			switch {
+			case !known || p.Deleting || !v.HasOwners:
+				continue
+			case p == head:
+				want = guardOf(v, p, have)
+			case p.OwnsSlots():
+				continue // Two say that they are the primary.
+			}
+			if most, limited := v.GuardLimits[p.Name]; limited {
+				want = min(want, max(have, most)) // It is let off right before the step.
+			}
+			if have > want || (have < want && !v.LookingAhead) {
+				step.Guards = append(step.Guards, steps.GuardWrites{Pod: p.Name, Replicas: want})
+			}
+		}
+	}
+	if len(step.Guards) == 0 {
+		return cluster.Pass()
+	}
+	return cluster.Do(step, "%d replicas are to acknowledge what a primary writes, as far as none of them is starting or ending", v.Spec.MinReplicas)
+}
+
+// waitForMinReplicas waits until primaries take writes, and are held to what was asked for again.
+func waitForMinReplicas(v *model.View) (cluster.Plan, bool) {
+	for shard := range v.Shards {
+		p := v.DesignatedPrimary(shard)
+		if p == nil || v.Idle(shard) {
+			continue
+		}
+		have, known := acknowledged(p)
+		if good := p.Node.Acknowledging; known && good != nil && *good < have {
+			return cluster.Wait(steps.ReasonGuardWrites, facts.PollInterval(v, facts.Soon*3, facts.Later), "%s takes no writes until %d replicas acknowledge them; %d do", p.Name, have, *good)
+		}
+		if _, limited := v.GuardLimits[p.Name]; known && have < v.Spec.MinReplicas && !limited && !v.LookingAhead {
+			return cluster.Wait(steps.ReasonGuardWrites, facts.PollInterval(v, facts.Soon*3, facts.Later), "%s takes writes that fewer than %d replicas acknowledge until it hears of them", p.Name, v.Spec.MinReplicas)
+		}
+	}
+	return cluster.Pass()
+}
+
+// acknowledged is how many replicas have to acknowledge what a server writes, if that is known.
+func acknowledged(p *model.Pod) (n int, known bool) {
+	if p.Node == nil {
+		return 0, false
+	}
+	text, known := p.Node.Config[model.WriteGuard]
+	return int(model.ParseNumber(text)), known
+}
+
+// guardOf is how many replicas have to acknowledge what a primary writes: no fewer than are in sync, in its own eyes as well, and no more
+// than could be, which are all that are not starting or ending.
+func guardOf(v *model.View, primary *model.Pod, have int) int {
+	return min(v.Spec.MinReplicas, max(have, min(insync(v, primary, nil), primary.Node.Copies)), v.Size(primary.Shard)-1-away(v, primary))
+}
+
+// insync counts the replicas that have all data of a primary and do not leave.
+func insync(v *model.View, primary *model.Pod, leaves func(p *model.Pod) bool) int {
+	n := 0
+	for _, p := range v.Shards[primary.Shard] {
+		if p != primary && p.Node != nil && !p.Deleting && facts.Follows(p, primary) && (leaves == nil || !leaves(p)) {
+			n++
+		}
+	}
+	return n
+}
+
+// away counts the replicas of a primary that are known to be starting or ending.
+func away(v *model.View, primary *model.Pod) int {
+	n := v.Size(primary.Shard) - len(v.Shards[primary.Shard])
+	for _, p := range v.Shards[primary.Shard] {
+		if p != primary && facts.ComesOrGoes(p) {
+			n++
+		}
+	}
+	return n
+}
+
+// Lift returns the steps by which Next takes a step of a cluster of the mode Sharded: what primaries have to be let off before it,
+// if anything, and the step.
+func Lift(s model.State, step cluster.Step) []cluster.Step {
+	if guards := lift(model.NewView(s), step); len(guards.Guards) > 0 {
+		return []cluster.Step{guards, step}
+	}
+	return []cluster.Step{step}
+}
+
+// lookAhead is the view of a state in which primaries are not held to min-replicas-to-write where the next step needs them not to
+// be: letting them off is a step of its own, which the rules must not take back before the other one.
+func lookAhead(s model.State) *model.View {
+	v := model.NewView(s)
+	if !s.Spec.Replicated && s.Spec.MinReplicas == 0 {
+		return v // No rule would take it back.
+	}
+	then := model.NewView(s)
+	then.LookingAhead = true
+	phases := shardedPhases()
+	if s.Spec.Replicated {
+		phases = replicatedPhases()
+	}
+	plan := cluster.Decide(then, phases, keepLastCopy)
+	for p := &plan; p != nil; p = p.Fallback {
+		if s.Spec.Replicated {
+			v.RelaxesLastReplica = v.RelaxesLastReplica || takesLastReplica(then, p.Step)
+		} else if limits := limitsOf(then, p.Step); limits != nil {
+			v.GuardLimits = limits
+		}
+	}
+	return v
+}
+
+// lift is what primaries have to be let off before a step.
+func lift(v *model.View, step cluster.Step) (out steps.GuardShards) {
+	limits := limitsOf(v, step)
+	for shard := range v.Shards {
+		for _, p := range v.Shards[shard] {
+			most, limited := limits[p.Name]
+			if have, known := acknowledged(p); limited && known && have > most {
+				out.Guards = append(out.Guards, steps.GuardWrites{Pod: p.Name, Replicas: most})
+			}
+		}
+	}
+	return out
+}
+
+// limitsOf is how many replicas servers may ask for at most to acknowledge their writes, for a step to be taken; nil: as many as
+// they like.
+func limitsOf(v *model.View, step cluster.Step) map[string]int {
+	var leaves func(p *model.Pod) bool
+	former, promoted := "", ""
+	switch s := step.(type) {
+	case steps.Restart:
+		leaves = func(p *model.Pod) bool { return slices.Contains(s.Pods, ref(p)) }
+	case steps.ReplaceDisk:
+		leaves = func(p *model.Pod) bool { return ref(p) == s.Pod }
+	case steps.ScaleShards:
+		leaves = func(p *model.Pod) bool {
+			return slices.ContainsFunc(s.Sets, func(c steps.SetSize) bool { return c.Shard == p.Shard && p.Ordinal >= c.To })
+		}
+	case steps.Failover:
+		// Nobody copies the new primary at first, and it ceases to copy the former one a moment before that hears of it.
+		leaves, former, promoted = func(p *model.Pod) bool { return p.Name == s.To }, s.From, s.To
+	default:
+		return nil
+	}
+	limits := map[string]int{}
+	for shard := range v.Shards {
+		head := v.DesignatedPrimary(shard)
+		loses := slices.ContainsFunc(v.Shards[shard], leaves)
+		for _, p := range v.Shards[shard] {
+			switch {
+			case p.Name == promoted:
+				limits[p.Name] = 0
+			case loses && (p == head || p.Name == former) && !leaves(p):
+				limits[p.Name] = insync(v, p, leaves)
+			}
+		}
+	}
+	return limits
+}
