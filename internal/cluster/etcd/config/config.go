@@ -5,11 +5,8 @@ import (
 	"encoding/hex"
 	"fmt"
 	"maps"
-	"regexp"
 	"slices"
-	"strconv"
 	"strings"
-	"time"
 
 	"go.yaml.in/yaml/v2"
 	"k8s.io/apimachinery/pkg/api/resource"
@@ -356,101 +353,4 @@ func CommonHash(common map[string]any) (string, error) {
 	}
 	sum := sha256.Sum256(raw)
 	return hex.EncodeToString(sum[:4]), nil
-}
-
-// extra checks a free parameter and gives it the type that etcd's decoder expects.
-func extra(key, text string, v model.Version) (any, error) {
-	if field, ok := TypedConfigKeys[key]; ok {
-		return nil, fmt.Errorf("use spec.config.%s instead", field)
-	}
-	if slices.Contains(OwnedConfigKeys, key) {
-		return nil, fmt.Errorf("this parameter belongs to the operator: remove it")
-	}
-	p, ok := freeParameters[key]
-	if !ok {
-		return nil, fmt.Errorf("etcd has no such parameter that may be set: check the name")
-	}
-	// YAML and etcd take some of the others for line breaks, and for spaces around the name of a gate.
-	if strings.ContainsFunc(text, func(r rune) bool { return r < ' ' || r > '~' }) {
-		return nil, fmt.Errorf("the value holds characters other than printable ASCII: remove them")
-	}
-	if !p.in(v) {
-		return nil, fmt.Errorf("etcd %d.%d has no such parameter%s: remove or rename it", v.Major, v.Minor, renamed(key))
-	}
-	if key == gatesKey && ownedGate.MatchString(text) {
-		return nil, fmt.Errorf("CompactHashCheck and InitialCorruptCheck belong to the operator, and AllAlpha and AllBeta would change them too: " +
-			"remove them, and name other gates one by one")
-	}
-	return p.kind.parse(text)
-}
-
-const gatesKey = "feature-gates"
-
-// ownedGate finds a gate that the operator decides on, see corruptionChecks. The rule of the CRD is the same.
-var ownedGate = regexp.MustCompile(`(^|[, ])(CompactHashCheck|InitialCorruptCheck|AllAlpha|AllBeta)[ =]`)
-
-func renamed(key string) string {
-	if other := otherName(key); other != "" {
-		return fmt.Sprintf(" (there it is called %s)", other)
-	}
-	return ""
-}
-
-// otherName is what a parameter was called before 3.6 or is called since, empty when there is no such name.
-func otherName(key string) string {
-	other := "experimental-" + key
-	if name, ok := strings.CutPrefix(key, "experimental-"); ok {
-		other = name
-	}
-	if _, ok := freeParameters[other]; ok {
-		return other
-	}
-	return ""
-}
-
-// nameIn is the name of a parameter in a version, empty when that has no such parameter.
-func nameIn(key string, v model.Version) string {
-	for _, name := range []string{key, otherName(key)} {
-		if p, ok := freeParameters[name]; ok && p.in(v) {
-			return name
-		}
-	}
-	return ""
-}
-
-// parameterKind is the type of a parameter in etcd's configuration file.
-type parameterKind int
-
-const (
-	kindString parameterKind = iota
-	kindInt
-	kindBool
-	kindDuration
-	kindList
-)
-
-func (k parameterKind) parse(text string) (any, error) {
-	switch k {
-	case kindInt:
-		n, err := strconv.ParseUint(text, 10, 63)
-		if err != nil {
-			return nil, fmt.Errorf("%q is not a whole number of zero or more", text)
-		}
-		return n, nil
-	case kindBool:
-		b, err := strconv.ParseBool(text)
-		if err != nil {
-			return nil, fmt.Errorf("%q is neither true nor false", text)
-		}
-		return b, nil
-	case kindDuration:
-		d, err := time.ParseDuration(text)
-		if err != nil || d < 0 {
-			return nil, fmt.Errorf("%q is not a duration such as 10s", text)
-		}
-		return d.Nanoseconds(), nil // The file is decoded as JSON, where a duration is a number of nanoseconds.
-	case kindList:
-		return strings.Split(text, ","), nil
-	}
-	return text, nil
 }
