@@ -50,6 +50,11 @@ var (
 		[]string{"1", "64"},
 		[]string{"0", "65"},
 	}
+	tenth = &Value{
+		`^([1-9]|10)$`, "write a whole number from 1 to 10",
+		[]string{"1", "10"},
+		[]string{"0", "11"},
+	}
 	threads = &Value{
 		`^([1-9]|1[0-6])$`, "write a whole number from 1 to 16",
 		[]string{"1", "2"},
@@ -154,6 +159,7 @@ var FreeParameters = func() map[string]Parameter {
 		always(connections, "maxclients"),
 		always(positive, "repl-timeout", "repl-ping-replica-period", "active-defrag-max-scan-fields"),
 		always(small, "maxmemory-samples"),
+		always(tenth, "active-expire-effort"),
 		always(threads, "io-threads"),
 		always(effort, "active-defrag-cycle-min", "active-defrag-cycle-max"),
 		always(percentage, "maxmemory-eviction-tenacity", "active-defrag-threshold-lower", "active-defrag-threshold-upper"),
