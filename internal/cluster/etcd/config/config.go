@@ -71,6 +71,7 @@ var OwnedConfigKeys = []string{
 	"wal-dir",
 }
 
+// QuotaKey is the configuration key of the backend quota, in bytes.
 const QuotaKey = "quota-backend-bytes"
 
 // TypedConfigKeys are the keys that have a field of their own in spec.config, by that field's name.
@@ -95,16 +96,19 @@ const (
 const (
 	// logReserve is the room of the write-ahead log in bytes. The rules of the CRD say the same.
 	logReserve = 384 << 20
-	// etcd purges WAL files down to maxWALs, but none with entries since the last snapshot
-	// (ReleaseLockTo in server/storage/wal), so the log is bounded by snapshot-count alone. keptWALs is
-	// what the purged log takes: maxWALs files of SegmentSizeBytes and the preallocated next one.
+	// maxWALs is how many WAL files etcd keeps when it purges them. It purges none with entries
+	// since the last snapshot (ReleaseLockTo in server/storage/wal), so the log is bounded by
+	// snapshot-count alone. keptWALs is the size of the purged log in bytes: maxWALs files of
+	// SegmentSizeBytes and the preallocated next one.
 	maxWALs  = 2
 	keptWALs = (maxWALs + 1) * 64 << 20
-	// The log is bounded for entries up to meanEntry on average, or this part of max-request-bytes where
-	// that is more. A bound for entries of max-request-bytes would take a snapshot every 128 writes.
+	// meanEntry is the mean size of the entries for which the log is bounded, in bytes. Where
+	// max-request-bytes/requestPerMean is more, that counts. A bound for entries of
+	// max-request-bytes would take a snapshot every 128 writes.
 	meanEntry      = 64 << 10
 	requestPerMean = 24
-	// etcdQuota is etcd's own default (DefaultQuotaBytes in server/storage/quota.go).
+	// EtcdQuota is etcd's own default quota in bytes (DefaultQuotaBytes in
+	// server/storage/quota.go).
 	EtcdQuota = 2 << 30
 )
 
@@ -318,12 +322,13 @@ func transportSecurity(dir string) map[string]any {
 	}
 }
 
-// peerSecurity restricts the peer port to members. Certificates that the operator issues are told apart
-// by their common name. Provided certificates are told apart by the host name of the first member, which
-// every provided certificate must carry (see Hosts) and a client has no use for. A common name would not
-// do there: a renewal may change it, and members that have not restarted would reject the others.
-// Where the version has it, the reverse look-up of issued certificates is skipped: the name in the certificate is the
-// proof, and DNS that lags behind a new pod address must not keep a member out.
+// peerSecurity restricts the peer port to members. Certificates that the operator issues are told
+// apart by their common name. Provided certificates are told apart by the host name of the first
+// member, which every provided certificate must carry (see manifests.Hosts) and a client has no use
+// for. A common name would not do there: a renewal may change it, and members that have not
+// restarted would reject the others. Where the version has it, the reverse look-up of issued
+// certificates is skipped: the name in the certificate is the proof, and DNS that lags behind a new
+// pod address must not keep a member out.
 func (l Layout) peerSecurity() map[string]any {
 	out, can := transportSecurity(PeerTLSDir), model.CapabilitiesOf(l.Version)
 	key, name := "allowed-cn", model.PeerCommonName
@@ -333,7 +338,7 @@ func (l Layout) peerSecurity() map[string]any {
 		out["skip-client-san-verification"] = true
 	}
 	switch {
-	case !can.RestrictsPeers: // Such a cluster exists from before, see EtcdKind.planned.
+	case !can.RestrictsPeers: // Such a cluster exists from before, see Reconciler.planned in controllers/etcdcluster.
 	case !can.PeerNameLists:
 		out[key] = name
 	default:
