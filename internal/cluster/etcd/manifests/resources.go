@@ -127,11 +127,13 @@ func (b Builder) ClientService() *corev1ac.ServiceApplyConfiguration {
 				WithTargetPort(intstr.FromInt32(model.ClientPort))))
 }
 
-// DisruptionBudget keeps a quorum of members through drains, see keepBudget for how many that are.
+// DisruptionBudget keeps a quorum of members through drains, see keepBudget in package planner for
+// how many that are.
 //
-// An unhealthy pod may be evicted only while the budget is met (IfHealthyBudget, the default, said aloud). With a
-// quorum of healthy members a broken one does not hold up a drain. Without one, AlwaysAllow would let a drain take
-// away the members that are on their way back, and with ephemeral storage their data.
+// An unhealthy pod may be evicted only while the budget is met (IfHealthyBudget, the default, said
+// aloud). With a quorum of healthy members a broken one does not hold up a drain. Without one,
+// AlwaysAllow would let a drain take away the members that are on their way back, and with
+// ephemeral storage their data.
 func (b Builder) DisruptionBudget() *policyv1ac.PodDisruptionBudgetApplyConfiguration {
 	name := b.Cluster.Name
 	return policyv1ac.PodDisruptionBudget(name, b.Cluster.Namespace).

@@ -247,7 +247,8 @@ func (b Builder) spread() []*corev1ac.TopologySpreadConstraintApplyConfiguration
 	}
 }
 
-// gateContainer writes the member's configuration and decides whether it may start, see DecideStart.
+// gateContainer writes the member's configuration and decides whether it may start, see
+// gate.Decide.
 func (b Builder) gateContainer() *corev1ac.ContainerApplyConfiguration {
 	c := corev1ac.Container().WithName(ContainerGate).WithImage(b.AgentImage).
 		WithCommand("/agent").WithArgs("gate", "etcd", "--version="+b.Version.String()).
