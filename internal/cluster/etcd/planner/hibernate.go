@@ -8,6 +8,10 @@ import (
 	"github.com/quorate/quorate/internal/cluster/etcd/steps"
 )
 
+// A cluster hibernates when its record says so: the StatefulSet then has no pods, and nothing else
+// changes. The state of every unfinished operation is in the record, the claims and the members'
+// data, so it continues when the members run again.
+
 // hibernate comes first: without members there is nothing for the other rules to look at.
 func hibernate(s model.State) (cluster.Plan, bool) {
 	const why = "spec.hibernated is true"
@@ -18,7 +22,7 @@ func hibernate(s model.State) (cluster.Plan, bool) {
 	case !s.Want.Hibernated:
 		return cluster.Pass()
 	case s.Record == nil && s.Set != nil && s.Set.Replicas > 0:
-		return cluster.Pass() // The record is written anew first.
+		return cluster.Pass() // The record is recreated first.
 	case !s.Want.Persistent:
 		return cluster.Refuse(ReasonRollout, why+", but without spec.storage the data would end with the pods: set it back")
 	case s.Record != nil && !asleep: // Not while claims are being deleted, see keepLastCopy.

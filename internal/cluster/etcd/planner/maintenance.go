@@ -37,9 +37,10 @@ const (
 	maxAtOnce = 4
 )
 
-// keepServing looks after what the other rules know nothing of. While the operator waits for a defragmentation, nothing else
-// is done: the member does not answer, and that must not be taken for a fault. And a member that is not about to be
-// defragmented, for whatever reason, belongs into the client Service, unless the cluster is being founded anew.
+// keepServing decides on the pods that other rules cannot judge. While the operator waits for a
+// defragmentation, nothing else is done: the member does not answer, and that must not count as a
+// fault. A member that is not about to be defragmented belongs in the client Service, except during
+// a restore in place.
 func keepServing(s model.State, p cluster.Plan) (_ cluster.Plan, replaced bool) {
 	for _, pod := range s.Pods {
 		if d := pod.Defragmentation; d != nil && d.End.IsZero() {

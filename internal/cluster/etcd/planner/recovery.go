@@ -16,17 +16,19 @@ import (
 	"github.com/quorate/quorate/internal/cluster/etcd/steps"
 )
 
-// A quorum that is lost for good comes back in four phases, each of which is written down before anything is done:
+// A quorum that is lost for good comes back in four phases, each of which is written down before
+// anything is done:
 //
-//	Reported  too many members have lost their data. Nothing is done until somebody approves of the plan, by naming the
+//	Reported  too many members have lost their data. Nothing is done until the plan is approved, by naming the
 //	          incident, or until spec.recovery.automaticAfter has passed.
 //	Held      every member ends, and none starts: each start gate reads how far the log of its member goes.
 //	Started   the survivor whose log goes furthest keeps a copy of its data and goes on alone (see package etcdlog). The
-//	          other gates set aside what their members have.
+//	          other gates quarantine the data of their members.
 //	Over      the survivor leads. The others join again with empty disks, like any member that is replaced.
 //
-// A volume bears the incident that its data is from after (its epoch), so that every gate does its part once. That of the cluster
-// never goes back: a loss that heals by itself leaves the epoch from before, and the same loss once more is another incident.
+// A volume bears the incident that its data is from after (its epoch), so that every gate does its
+// part once. That of the cluster never goes back: a loss that ends without a recovery leaves the
+// epoch from before, and the same loss once more is another incident.
 
 // Reasons for waiting and refusing, for conditions and events.
 const (

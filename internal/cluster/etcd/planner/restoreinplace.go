@@ -9,7 +9,19 @@ import (
 	"github.com/quorate/quorate/internal/cluster/etcd/steps"
 )
 
-// restoreFails reports whether the cluster begins anew with a backup that no member can be filled from: another one may take its place.
+// A restore in place replaces the data of an existing cluster with a backup. It goes through the
+// phases of a recovery (see model.Recovery), without a survivor:
+//
+//	Held      every member ends, and none starts.
+//	Started   the record has no cluster id any more. The gates quarantine the data of their
+//	          members, and fill the disks from the backup.
+//	Over      the members have founded the cluster from the backup.
+//
+// The record holds what is restored from the first phase on, so that later changes of the Restore
+// have no effect.
+
+// restoreFails reports whether no member can be filled from the backup of a restore in place:
+// another backup may take its place.
 func restoreFails(s model.State) bool {
 	fails := false
 	for _, p := range s.Pods {
@@ -35,7 +47,7 @@ func newestRevision(s model.State) int64 {
 	return newest
 }
 
-// restoreInPlace writes down that the cluster begins anew with a backup, once that was confirmed.
+// restoreInPlace records the start of a restore in place, once that was confirmed.
 func restoreInPlace(s model.State) (cluster.Plan, bool) {
 	a := s.Want.RestoreInPlace
 	if a == nil || s.Record.RestoresFrom(a.Restore.Token) || (!s.Known() && !restoreFails(s)) || (s.Known() && restoresInPlace(s)) {

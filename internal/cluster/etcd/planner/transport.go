@@ -9,6 +9,24 @@ import (
 	"github.com/quorate/quorate/internal/cluster/etcd/steps"
 )
 
+// TLS is switched on and off while the cluster serves. Both kinds of listener are open until the
+// switch is complete:
+//
+//	members listen for    URLs in the record, and in the member list          next
+//	---------------------------------------------------------------------------------------------------------------
+//	plain text            http                                                every member restarts with both
+//	both                  http                                                the record turns to https: clients are told
+//	both                  https, the list follows member by member            clients have time to follow their Secret
+//	both                  https                                               every member restarts with TLS alone
+//	TLS                   https
+//
+// The way back is the same, from wherever it is when the specification changes again. At any time
+// every member listens for the URLs of the record and of the member list, so that peers, clients
+// and the operator can use either.
+//
+// The client port takes both (etcd tells them apart by their first bytes, see serve.go in
+// server/embed). A peer port does not, so there are two.
+
 // revertTransport follows a change of mind as long as nothing but listeners has changed: before anybody was told of other URLs, or after
 // everybody has followed. It comes before anything waits for members, because what is not well may be so for the change.
 func revertTransport(s model.State) (cluster.Plan, bool) {

@@ -74,9 +74,9 @@ func starting(s model.State) bool {
 	return !slices.ContainsFunc(s.Pods, func(p model.Pod) bool { return p.Age >= youth })
 }
 
-// pace is how soon to look again for what the members settle among themselves: often while enough of them run for a
-// quorum and one has just been started, so that it may come true any moment. Before, pods report by themselves what
-// happens to them; and what has not come true for a while has a cause that takes longer to go.
+// pace returns how soon to reconcile again for what the members settle among themselves: often
+// while enough of them run for a quorum and one has just been started. Before that, the watch
+// reports the pods; and what has failed for a while has a cause that takes longer to go.
 func pace(s model.State) time.Duration {
 	run, young := 0, false
 	for _, p := range s.Pods {
