@@ -6,7 +6,7 @@ import (
 )
 
 // Capabilities are the facts about a version of etcd by which the operator decides. Which keys of
-// the configuration file users may set is a table of its own, see freeParameters.
+// the configuration file users may set is a table of its own, see freeParameters in package config.
 type Capabilities struct {
 	// Supported says that the operator runs this version. Its probes need /readyz and /livez.
 	Supported bool

@@ -100,7 +100,7 @@ type Client interface {
 	Downgrade(ctx context.Context, to Version) error
 	// CancelDowngrade ends that. It is no error when there is none.
 	CancelDowngrade(ctx context.Context) error
-	// Vitals reads a few of the metrics of this member, and the time that it has.
+	// Vitals returns a few metrics of this member, and the time of its clock.
 	Vitals(ctx context.Context) (MemberMetrics, error)
 	Maintainer
 	// Close releases the connection.

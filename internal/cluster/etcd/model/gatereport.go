@@ -34,7 +34,8 @@ const (
 	GateNoRoom = "NoRoom"
 	// GateRestore: the backup that the cluster is to begin with could not be restored.
 	GateRestore = "RestoreFailed"
-	// GateAside: the disk is empty because an earlier cluster has set aside what was on it, and that is still there.
+	// GateAside means that the disk is empty because an earlier cluster quarantined its data, which
+	// is still on the volume.
 	GateAside = "DataSetAside"
 )
 
@@ -64,4 +65,6 @@ type LogEnd struct {
 	Index uint64 `json:"index"`
 }
 
+// Lost reports whether the start gate found that the member has lost its disk; false without a
+// report.
 func (r *GateReport) Lost() bool { return r != nil && r.Reason == GateLostDisk }

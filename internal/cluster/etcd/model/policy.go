@@ -5,10 +5,13 @@ const (
 	// (https://github.com/ahrtr/etcd-defrag recommends the rule).
 	tightShare = 0.8
 	tightGain  = 32 << 20
-	// defaultMinFree is worth a defragmentation where it is also looseShare of the file: what a busy database frees at a
-	// compaction it needs again until the next. OpenShift defragments from 45 %.
+	// DefaultMinFree is how many free bytes are worth a defragmentation where they are also
+	// LooseShare of the file: a busy database needs what a compaction frees again until the next
+	// one.
 	DefaultMinFree = 200 << 20
-	LooseShare     = 0.45
+	// LooseShare is the free part of the file from which on DefaultMinFree counts. OpenShift
+	// defragments from 45 %.
+	LooseShare = 0.45
 )
 
 // Policy is what the specification says of maintenance.

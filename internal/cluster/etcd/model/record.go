@@ -48,8 +48,8 @@ type Peer struct{ Name, URL string }
 // Record is what the ConfigMap of a cluster says about its identity. It is written before the first pod exists and
 // holds what cannot be read back from anywhere else at the time the start gate needs it.
 type Record struct {
-	// UID of the ConfigMap, which is not part of its data; empty before there is one. A record that is written anew, because the cluster
-	// was deleted or the record was, has another one.
+	// UID of the ConfigMap, which is not part of its data; empty before there is one. A recreated
+	// record has another one.
 	UID       string
 	Bootstrap Bootstrap
 	// ClusterID of etcd, 0 until it is known for good.

@@ -29,7 +29,8 @@ type Recovery struct {
 	// Candidates have their data, by the names of their pods; Survivor is the one that goes on.
 	Candidates []string `json:"candidates,omitempty"`
 	Survivor   string   `json:"survivor,omitempty"`
-	// Anew is the backup that the members begin with instead of a survivor, nil: there is a survivor.
+	// Restore is the backup that the members begin with instead of a survivor; nil: there is a
+	// survivor. Its key is from before the rename, and records of earlier versions hold it.
 	Restore *Restore `json:"anew,omitempty"`
 }
 
@@ -68,6 +69,8 @@ func parseRecovery(text string) (r Recovery, err error) {
 	return r, nil
 }
 
+// Less reports whether the log ends before the other one: in an earlier term, or in the same term
+// at a lower index.
 func (a LogEnd) Less(b LogEnd) bool {
 	return a.Term < b.Term || (a.Term == b.Term && a.Index < b.Index)
 }

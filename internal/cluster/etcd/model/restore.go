@@ -8,15 +8,7 @@ import (
 	"github.com/quorate/quorate/internal/backup/planner"
 )
 
-// A cluster that exists begins anew with a backup in the phases of a recovery (see Recovery), but that nobody goes on:
-//
-//	Held      every member ends, and none starts.
-//	Started   the cluster has no identity any more. The gates set aside what their members have, and fill the disks from the backup.
-//	Over      the members have founded the cluster anew.
-//
-// What is restored is part of the record from the first phase on: what becomes of the Restore meanwhile changes nothing.
-
-// InPlaceRestore is a backup that a cluster which exists is to begin anew with.
+// InPlaceRestore is a backup that replaces the data of an existing cluster.
 type InPlaceRestore struct {
 	// Noun is who asks for it, for people.
 	Noun string
@@ -30,7 +22,8 @@ func (r Record) RestoredFrom(token string) bool {
 	return r.ClusterID != 0 && r.Restore != nil && r.Restore.Token == token && !r.RestoresInPlace()
 }
 
-// RestoresFrom reports whether the cluster is about to be founded anew with the backup of the token: there is no way back.
+// RestoresFrom reports whether the cluster is about to be founded from the backup of the token:
+// there is no way back.
 func (r Record) RestoresFrom(token string) bool {
 	return (r.Restore != nil && r.Restore.Token == token) || (r.Recovery.Restore != nil && r.Recovery.Restore.Token == token)
 }
@@ -44,7 +37,7 @@ func Unsuited(backup string, pods Version) string {
 	return fmt.Sprintf("it is of etcd %s, which can be restored into the same minor version or the next one, and the pods are of %s", backup, pods)
 }
 
-// Replaces says what becomes of what the members have when a cluster begins anew.
+// Replaces returns in words what becomes of the members' data in a restore in place.
 func Replaces(members int, persistent bool, name string) string {
 	kept := "What they have now goes with their pods, because there is no spec.storage."
 	if persistent {
@@ -53,8 +46,9 @@ func Replaces(members int, persistent bool, name string) string {
 	return fmt.Sprintf("All %d members end, clients are cut off until they are back, and what was written since the backup is not in it. %s", members, kept)
 }
 
-// RestoresInPlace reports whether a cluster that had clients before is being founded anew: the client Service leads to no member until its identity
-// is recorded and authentication is as specified.
+// RestoresInPlace reports whether a restore in place of a cluster that had clients before is not
+// over: the client Service leads to no member until its identity is recorded and authentication is
+// as specified.
 func (r Record) RestoresInPlace() bool {
 	return r.Recovery.Restore != nil && (r.Recovery.Phase == RecoveryHeld || r.Recovery.Phase == RecoveryStarted)
 }

@@ -52,6 +52,7 @@ type Backup struct {
 	Revision, Size int64
 }
 
+// Snapshot returns what the record keeps of the Backup.
 func (b Backup) Snapshot() Snapshot {
 	return Snapshot{
 		Backup: b.Name, UID: b.UID, URL: b.URL, Directory: b.Directory, Revision: b.Revision, Size: b.Size,

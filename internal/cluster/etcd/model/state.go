@@ -89,7 +89,7 @@ type Want struct {
 	Maintenance Policy
 	// Restore is the backup that the cluster is to begin with, nil when it is to begin empty, or was founded before.
 	Restore *RestoreWish
-	// Anew is the backup that a cluster which exists is to begin anew with, nil for none.
+	// RestoreInPlace is the backup that replaces the data of the existing cluster, nil for none.
 	RestoreInPlace *InPlaceRestore
 }
 
@@ -185,12 +185,12 @@ type Pod struct {
 	Problem string
 	// Gate is why the start gate holds the pod back, nil when it does not or has not said so.
 	Gate *GateReport
-	// View is what the member says, nil when it does not answer: it is unknown then, not dead.
+	// Status is what the member reports, nil when it does not answer: it is unknown then, not dead.
 	Status *Status
 	// Took is how long it took to say so, or not to; zero: unknown.
 	Took time.Duration
-	// Vitals are what its metrics say, nil when they were not asked for this time, or nobody knows. Clock is how far its clock is ahead,
-	// known with them.
+	// Metrics are a few of the member's metrics, nil when they were not read or could not be read.
+	// Clock is how far its clock is ahead, and is read with them.
 	Metrics *MemberMetrics
 	Clock   anomaly.Clock
 	// Unreachable is why the member does not answer.
@@ -241,6 +241,7 @@ func (s State) Claim(ordinal int) *Claim {
 	return nil
 }
 
+// PodNamed returns the pod with the name, nil for none.
 func (s State) PodNamed(name string) *Pod {
 	for i := range s.Pods {
 		if s.Pods[i].Name == name {

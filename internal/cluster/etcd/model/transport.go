@@ -26,6 +26,7 @@ type TLSSwitch struct {
 // Secure reports whether members and clients are told to use TLS.
 func (r Record) Secure() bool { return len(r.Members) > 0 && Secure(r.Members[0].URL) }
 
+// Secure reports whether a URL is one of TLS.
 func Secure(u string) bool { return strings.HasPrefix(u, "https://") }
 
 // Host is who a peer URL leads to. A member is known by it, whatever the scheme and the port.
@@ -51,6 +52,8 @@ func (t TLSSwitch) encode() string {
 	return string(raw)
 }
 
+// ParseTLSSwitch reads what encode returned. The zero value stands for empty text, which is the
+// record of a cluster whose TLS was never switched.
 func ParseTLSSwitch(text string) (t TLSSwitch, err error) {
 	if text == "" {
 		return t, nil // The record of a cluster whose TLS was never switched need not say anything.
@@ -69,7 +72,8 @@ func (p Pod) Listens(tls bool) bool {
 	return p.Plain
 }
 
-// Transport is how members are reached. The StatefulSet repeats what the record says: one that is deleted is written anew from that.
+// Transport is how members are reached. The StatefulSet repeats what the record says: a deleted
+// record is recreated from that.
 type Transport struct {
 	Secure bool `json:"secure"`
 	TLSSwitch
