@@ -6,7 +6,8 @@ import (
 	"github.com/quorate/quorate/internal/cluster/etcd/model"
 )
 
-// StartRestore takes the identity from a cluster none of whose members runs, so that they found it anew with a backup.
+// StartRestore removes the cluster id from the record of a cluster none of whose members runs, so
+// that they found it from a backup.
 type StartRestore struct{ To model.Recovery }
 
 func (s StartRestore) String() string { return "begin anew with " + s.To.Restore.Directory }

@@ -8,17 +8,12 @@ import (
 	"github.com/quorate/quorate/internal/cluster/etcd/model"
 )
 
-// What Kubernetes does to the nodes: how many members it may take away at a time, and who leads while it does.
-
 // SetBudget makes the disruption budget keep so many pods.
 type SetBudget struct{ MinAvailable int }
 
 func (s SetBudget) String() string {
 	return fmt.Sprintf("keep %d pods through disruptions", s.MinAvailable)
 }
-
-// A cluster hibernates when its record says so: the StatefulSet then makes no pods, and nothing else changes. What was going on
-// is still to be seen in the record, the claims and the members' own data, so it goes on when the members run again.
 
 // ReasonHibernating says that the pods end because spec.hibernated is true.
 const ReasonHibernating = "Hibernating"
@@ -36,13 +31,14 @@ func (Wake) String() string { return "make the pods again" }
 // Edit is a step that changes the record and nothing else, if the record still is the one that was decided on.
 type Edit interface {
 	cluster.Step
+	// Edit changes the record.
 	Edit(r *model.Record)
 }
 
-// Edit sets settings back.
+// Edit notes which settings were rejected, and why.
 func (s Reject) Edit(r *model.Record) { r.Rejected, r.Verdict = s.Asked, s.Verdict }
 
-// Edit remembers settings.
+// Edit notes the proven settings.
 func (s Prove) Edit(r *model.Record) {
 	if r.Proven = s.Settings; s.Forget {
 		r.Rejected, r.Verdict = "", ""
@@ -160,10 +156,12 @@ type MoveLeader struct {
 	Pod  string
 }
 
-// DeletePod deletes a pod so that the StatefulSet makes it anew from its current template, if it still is what the
-// decision was made on: another pod of the name, or one that has got well meanwhile, is left alone.
+// DeletePod deletes a pod so that the StatefulSet recreates it from its current template, if the
+// pod still is the one that the decision was made on: neither another pod of that name nor one that
+// is healthy again is deleted.
 //
-// Gone says that the node is proven to be gone: nobody is left there to confirm that the pod has ended.
+// Gone says that the node is proven to be gone: nothing is left there to confirm that the pod has
+// ended.
 type DeletePod struct {
 	Name, UID, ResourceVersion string
 	Gone                       bool

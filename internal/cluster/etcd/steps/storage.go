@@ -4,8 +4,8 @@ import (
 	"github.com/quorate/quorate/internal/cluster/etcd/model"
 )
 
-// RemakeSet deletes the StatefulSet and leaves its pods running, if it still is the one that was decided on. It is made anew
-// with the wanted claim template, and adopts them.
+// RemakeSet deletes the StatefulSet and leaves its pods running, if it still is the one that was
+// decided on. It is recreated with the wanted claim template, and adopts them.
 type RemakeSet struct{ UID string }
 
 // ExpandClaim makes a claim ask for a larger volume, if it still is what was decided on.
