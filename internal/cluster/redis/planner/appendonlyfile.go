@@ -9,6 +9,13 @@ import (
 	"github.com/quorate/quorate/internal/cluster/redis/steps"
 )
 
+// With appendfsync everysec, a server has its disk keep its append-only file when a second has
+// passed since it last did, by the time of day. When the clock is put back, by hand or by a late
+// time synchronisation, the disk keeps nothing until the clock is where it was: all supported
+// servers, see TestAClockThatIsPutBack in package redisclient. With appendfsync always the next
+// write is kept whatever the time is, and the server counts from the new time on. So such a server
+// gets appendfsync always until it has written something, and then its own setting again, see due.
+
 // mayEnableLog reports whether a server may be told appendonly yes now. Enabling it forks the server to write a new file (startAppendOnly in the servers'
 // source), so that one server of a shard does so at a time. The primary is first: when it restarts in place before that, it loads the file from before
 // appendonly was switched off, and its replicas copy it. A server that loads its data refuses the parameter (DENY_LOADING_CONFIG).
@@ -37,7 +44,7 @@ func waitForAppendOnlyFile(v *model.View) (cluster.Plan, bool) {
 	return cluster.Pass()
 }
 
-// setFsyncAlways has servers whose clocks were put back begin anew with having their disks keep what they write.
+// setFsyncAlways sets appendfsync always on servers whose clocks were put back.
 func setFsyncAlways(v *model.View) (cluster.Plan, bool) {
 	var step steps.KeepLogs
 	for _, p := range v.Readable {

@@ -11,30 +11,34 @@ import (
 	"github.com/quorate/quorate/internal/cluster/redis/steps"
 )
 
-// The servers take a primary for dead when it has been silent for a node timeout, and vote about a second after they have agreed on that.
-// Kubernetes knows that a process has ended as soon as it has, so that the operator need not wait for them:
+// The servers report a primary as failed when it has been silent for a node timeout, and vote about
+// a second after they have agreed on that. Kubernetes reports the end of a process immediately, so
+// that the operator need not wait for them:
 //
-//	what Kubernetes says of the primary                      what becomes of it                       its replica is elected at once
+//	what Kubernetes reports of the primary                   what becomes of it                       its replica is elected immediately
 //	its container has ended, and is started again in place   it is back within seconds, with all      only with deadPrimary: Replace
-//	the same, but not before the others have elected         nobody waits for it                      yes
+//	the same, but not before the others have elected         it is not waited for                     yes
 //	its container has ended, and its pod ends or failed      it is back with another pod, if at all   yes
-//	its node was deleted or is out of service                its pod has to be made anew              yes
-//	its pod is gone                                          the same; who forced that may have       as soon as all servers miss it
-//	                                                         forgotten one that is cut off
+//	its node was deleted or is out of service                its pod has to be recreated              yes
+//	its pod is gone                                          the same; a forced deletion may hide     as soon as all servers miss it
+//	                                                         a server that is cut off
 //	anything else, such as a node that does not report       it may run                               no
 //
-// A replica that is told to stand (CLUSTER FAILOVER FORCE) is voted for also by those who have not noticed that the primary is dead, so
-// that the proof is for the operator to have: Kubernetes says so, it does not answer, and no replica is connected to it. A primary that
-// comes back just then takes no writes for two seconds (CLUSTER_WRITABLE_DELAY in the servers' source), meets a higher epoch, and
-// becomes a replica.
+// With CLUSTER FAILOVER FORCE a replica also gets the votes of primaries that have not noticed that
+// its primary is dead, so that the operator has to prove it: Kubernetes reports it, the primary
+// does not answer, and no replica is connected to it. A primary that comes back at that moment
+// takes no writes for two seconds (CLUSTER_WRITABLE_DELAY in the servers' source), meets a higher
+// epoch, and becomes a replica.
 //
-// Where so many primaries have ended that there is no majority, and nobody would be elected without the operator, it takes nobody's vote. A
-// primary whose data is on its way back is waited for then, as ever (see takeOver), unless it is not to be.
+// Where so many primaries have ended that there is no majority, and no replica would be elected
+// without the operator, the takeover needs no vote. A primary whose data is on its way back is
+// waited for then (see takeOver), unless deadPrimary is Replace.
 //
-// A vote that fails costs more than it could have gained: whoever asked for it does not ask again for four node timeouts, and who voted
-// votes for nobody else of the shard for two (clusterHandleSlaveFailover, clusterSendFailoverAuthIfNeeded). So nobody is told to stand
-// while the servers are about to elect by themselves, here or elsewhere, while voters do not know him, or while they know of slots that he
-// does not.
+// A failed election costs more than it could have gained: the candidate does not ask again for four
+// node timeouts, and its voters vote for no other replica of the shard for two
+// (clusterHandleSlaveFailover, clusterSendFailoverAuthIfNeeded). So no replica is told to start an
+// election while the servers are about to elect one without the operator, here or elsewhere, while
+// voters do not know it, or while they know of slots that it does not.
 
 // beginning is how long after they have agreed that a primary is dead the servers begin to vote, at the latest.
 const beginning = time.Second
@@ -71,13 +75,14 @@ func failOverImmediately(v *model.View) (cluster.Plan, bool) {
 	return cluster.Pass()
 }
 
-// canBeReplaced tells whether a ghost has ended and is not waited for, and whether a replica is known to be the one to take over its slots.
+// canBeReplaced tells whether a departed node has ended and is not waited for, and whether a
+// replica is known to be the one to take over its slots.
 func canBeReplaced(v *model.View, g model.DepartedNode, best *model.Pod) bool {
 	return hasEnded(v, g) && mayReplace(v, g) && len(facts.StillOwned(v, g)) > 0 &&
 		followedToTheEnd(v, g, best) && facts.OthersTold(v, g, best) && votersAgreeWith(v, best)
 }
 
-// hasEnded tells whether Kubernetes proves that the process of a ghost is no more.
+// hasEnded tells whether Kubernetes proves that the process of a departed node is no more.
 func hasEnded(v *model.View, g model.DepartedNode) bool {
 	p := v.PodNamed(g.Pod)
 	switch {
@@ -93,7 +98,7 @@ func hasEnded(v *model.View, g model.DepartedNode) bool {
 	return false
 }
 
-// mayReplace tells whether a ghost that has ended is not to be waited for.
+// mayReplace tells whether a departed node that has ended is not to be waited for.
 func mayReplace(v *model.View, g model.DepartedNode) bool {
 	p := v.PodNamed(g.Pod)
 	if v.Spec.ReplaceDead || p == nil || !p.HasRun || p.Deleting || p.NodeLost || p.Gone {
@@ -105,7 +110,8 @@ func mayReplace(v *model.View, g model.DepartedNode) bool {
 	return p.Stuck != ""
 }
 
-// unheardOf counts the primaries besides a ghost that cannot be read, and may be able to vote for all that Kubernetes knows.
+// unheardOf counts the primaries beside a departed node that cannot be read, and may be able to
+// vote as far as Kubernetes reports.
 func unheardOf(v *model.View, g model.DepartedNode, ghosts []model.DepartedNode) int {
 	n := 0
 	for _, other := range ghosts {
@@ -119,8 +125,9 @@ func unheardOf(v *model.View, g model.DepartedNode, ghosts []model.DepartedNode)
 // unreadyWithin is how long it takes Kubernetes at most to find that a container has ended.
 const unreadyWithin = 3 * time.Second
 
-// followedToTheEnd tells whether a replica had been connected to a ghost until that ended, and no replica is any more. A replica that had lost
-// it before lacks more than the last moment: whether that one stands is left to the servers.
+// followedToTheEnd tells whether a replica had been connected to a departed node until that ended,
+// and no replica is any more. A replica that had lost it before lacks more than the last moment:
+// whether it starts an election is left to the servers.
 func followedToTheEnd(v *model.View, g model.DepartedNode, best *model.Pod) bool {
 	linked := slices.ContainsFunc(g.Replicas, func(p *model.Pod) bool { return p.Node.LinkUp })
 	ended := min(g.Silent+time.Second, facts.EndedWithin(v, g)+unreadyWithin) // Servers count whole seconds.

@@ -11,6 +11,18 @@ import (
 	"github.com/quorate/quorate/internal/cluster/redis/steps"
 )
 
+// One CLUSTER MEET makes one cluster of two. Each side gossips the other's nodes, and of two
+// primaries that own a slot the one with the lower epoch loses it. It deletes the keys of that
+// slot, or becomes a replica of the other primary if it lost all of its slots
+// (clusterHandleConfigEpochCollision and clusterUpdateSlotsConfigWith in the servers' source). A
+// reused pod address is enough where neither certificates nor a NetworkPolicy separate the
+// clusters.
+//
+// CLUSTER FORGET parts them. A server ignores the gossip of a sender that it does not know, and
+// bans a forgotten node for a minute, so that all servers forget all foreign nodes in one step. A
+// replica cannot forget its primary. It is elected in place of that primary, with the keys that it
+// still has, once the primary does not answer: see takeOver.
+
 // owner returns the other cluster that a node belongs to; empty: unknown. The host name is lost when
 // that cluster forgets this one: its servers answer a node that they do not know without the
 // extensions of a PING, one of which is the host name. A node with the name of an own pod is not

@@ -9,6 +9,16 @@ import (
 	"github.com/quorate/quorate/internal/cluster/redis/steps"
 )
 
+// With spec.config.minReplicasToWrite a primary takes writes only while so many replicas
+// acknowledge them, which bounds what is lost when it is cut off. Replicas have the same setting,
+// so that it is in force for the one that is elected.
+//
+// A replica that starts or ends is not cut off, and most of the time Quorate restarts or removes
+// it. So Quorate lowers min-replicas-to-write on a primary as far as necessary before a step
+// removes replicas, and while some are known to be starting or ending. It raises it again with the
+// replicas that are in sync. In the mode Replicated one replica is always demanded, see
+// setMinReplicasOfPrimary.
+
 // setMinReplicasToWrite keeps primaries from taking writes that too few replicas acknowledge, as far as the replicas are not on their way.
 func setMinReplicasToWrite(v *model.View) (cluster.Plan, bool) {
 	var step steps.GuardShards
@@ -26,7 +36,7 @@ func setMinReplicasToWrite(v *model.View) (cluster.Plan, bool) {
 				continue // Two say that they are the primary.
 			}
 			if most, limited := v.GuardLimits[p.Name]; limited {
-				want = min(want, max(have, most)) // It is let off right before the step.
+				want = min(want, max(have, most)) // The step lowers it first.
 			}
 			if have > want || (have < want && !v.LookingAhead) {
 				step.Guards = append(step.Guards, steps.GuardWrites{Pod: p.Name, Replicas: want})
@@ -94,8 +104,8 @@ func away(v *model.View, primary *model.Pod) int {
 	return n
 }
 
-// Lift returns the steps by which Next takes a step of a cluster of the mode Sharded: what primaries have to be let off before it,
-// if anything, and the step.
+// Lift returns the steps by which Next takes a step of a cluster of the mode Sharded: one that
+// lowers min-replicas-to-write on primaries as far as the step needs it, if it does, and the step.
 func Lift(s model.State, step cluster.Step) []cluster.Step {
 	if guards := lift(model.NewView(s), step); len(guards.Guards) > 0 {
 		return []cluster.Step{guards, step}
@@ -103,8 +113,9 @@ func Lift(s model.State, step cluster.Step) []cluster.Step {
 	return []cluster.Step{step}
 }
 
-// lookAhead is the view of a state in which primaries are not held to min-replicas-to-write where the next step needs them not to
-// be: letting them off is a step of its own, which the rules must not take back before the other one.
+// lookAhead returns the view of a state with what the next step needs of min-replicas-to-write.
+// Lowering it is a step of its own, which the rules must not take back before the step that needs
+// it.
 func lookAhead(s model.State) *model.View {
 	v := model.NewView(s)
 	if !s.Spec.Replicated && s.Spec.MinReplicas == 0 {
@@ -127,7 +138,8 @@ func lookAhead(s model.State) *model.View {
 	return v
 }
 
-// lift is what primaries have to be let off before a step.
+// lift returns the step that lowers min-replicas-to-write on primaries before another step; without
+// Guards if that needs none.
 func lift(v *model.View, step cluster.Step) (out steps.GuardShards) {
 	limits := limitsOf(v, step)
 	for shard := range v.Shards {

@@ -10,6 +10,9 @@ import (
 	"github.com/quorate/quorate/internal/cluster/redis/steps"
 )
 
+// Slots that move key by key may be left open when something comes in between. reopenSlots makes
+// both ends know of the move, closeSlots closes what has arrived, and finishMoves moves the rest.
+
 // closeSlots closes slots that are open although their move is over: a server that learned the new
 // owner over the bus keeps the state of the move, as does one whose slot was to go to a node that has
 // left the cluster, and a replica that was down when its primary closed the slot.

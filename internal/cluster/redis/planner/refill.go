@@ -13,6 +13,16 @@ import (
 	"github.com/quorate/quorate/internal/cluster/redis/steps"
 )
 
+// Slots of a lost shard are filled from a backup before clients are served from them, as if they
+// were moved from the dead owner:
+//
+//	an empty server of the shard   imports them: it takes keys from a client that says ASKING, and redirects all others
+//	the Job                        loads it (RESTORE-ASKING), without replacing anything, so that it can be repeated
+//	the server                     owns them, under the highest epoch, unless it was restarted since the Job began
+//
+// The other servers serve all the time. Where servers cannot import, the slots are served empty
+// first, and loaded afterwards.
+
 // serves reports whether the slots that were lost with a node, all of them, are served empty, because they are loaded afterwards. Whoever owns
 // them next may be lost, too: nobody has said that for the writes that it took.
 func serves(r *model.Restore, l facts.Loss) bool {

@@ -84,9 +84,10 @@ func needIntroduction(a, b *model.Pod) bool {
 	return !facts.CanFind(a.Node, b) && !facts.CanFind(b.Node, a)
 }
 
-// reintroduceForgotten introduces a node that was told to be forgotten and is back with its old disk: it calls on the others, and they
-// do not listen to a stranger. The ban lasts for a minute, in which the servers drop it again (since Redis 7.2 they tell each
-// other about bans), so that nothing more urgent may wait for this.
+// reintroduceForgotten introduces a node that was forgotten and is back with its old disk: it
+// connects to the others, which ignore unknown nodes. The ban lasts for a minute, in which the
+// servers drop it again (since Redis 7.2 they tell each other about bans), so that nothing more
+// urgent may wait for this.
 func reintroduceForgotten(v *model.View) (cluster.Plan, bool) {
 	if v.Meshed() {
 		return cluster.Pass()
@@ -231,7 +232,8 @@ func recoverSlotsWithoutOwner(v *model.View) (cluster.Plan, bool) {
 	return cluster.Pass()
 }
 
-// followed tells whether a replica stood for election when a ghost died, however long ago that is.
+// followed tells whether a replica could start an election when a departed node died, however long
+// ago that is.
 func followed(v *model.View, g model.DepartedNode, p *model.Pod) bool {
 	return p.Node.EverLinked && p.Node.LinkDown <= min(g.Silent, facts.EndedWithin(v, g))+config.Validity(v.Spec.NodeTimeout)
 }
@@ -256,8 +258,9 @@ func forgetDepartedNodes(v *model.View) (cluster.Plan, bool) {
 	return cluster.Do(steps.Forget{ID: g.ID, Pods: g.KnownBy}, "node %s is gone for good, owns nothing and has no replicas", model.ShortID(g.ID))
 }
 
-// orphans are replicas of a ghost that owns nothing any more. A replica follows by itself whoever takes over all that its primary had as far as it
-// knows, and nothing else (cluster-allow-replica-migration is off): not when it was away while slots came or went.
+// orphans are replicas of a departed node that owns nothing any more. A replica follows the node
+// that takes over all slots that its primary had, as far as it knows, and no other
+// (cluster-allow-replica-migration is off): not when it was away while slots came or went.
 func orphans(v *model.View, g model.DepartedNode) (step steps.Replicate) {
 	for _, p := range g.Replicas {
 		primary := v.DesignatedPrimary(p.Shard)
@@ -271,7 +274,8 @@ func orphans(v *model.View, g model.DepartedNode) (step steps.Replicate) {
 	return step
 }
 
-// awaited tells whether some slot is on its way to or from a ghost: its name says which shard goes on with that.
+// awaited tells whether some slot is on its way to or from a departed node: its name says which
+// shard goes on with that.
 func awaited(v *model.View, g model.DepartedNode) bool {
 	return slices.ContainsFunc(v.Readable, func(p *model.Pod) bool {
 		return slices.ContainsFunc(p.Node.Self().Open, func(o model.Open) bool { return o.Other == g.ID && !o.Importing })

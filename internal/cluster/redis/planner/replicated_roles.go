@@ -76,8 +76,8 @@ func isHungFormer(v *model.View, p *model.Pod) bool {
 	return p.Role == model.RolePrimary && hasHung(v, p) && !p.EndsSoon
 }
 
-// appointmentOf is what is to be written down of a primary. How long it takes writes without a replica stays as it was written down
-// while v looks ahead, see lookAhead.
+// appointmentOf returns what is to be recorded of a primary. How long it takes writes without a
+// replica stays as recorded while View.LookingAhead is set, see lookAhead.
 func appointmentOf(v *model.View, leader *model.Pod) model.Appointment {
 	a := model.Appointment{Pod: leader.Name, History: leader.Node.Replication.ID}
 	switch {

@@ -9,8 +9,9 @@ import (
 	"github.com/quorate/quorate/internal/cluster/redis/steps"
 )
 
-// allowReplication lets others copy the servers that restarted in place after they had been started with nothing to give. AddSlots and
-// Replicate admit them otherwise. It need not wait for all pods, because until it is done their shards have no second copy.
+// allowReplication lets others copy the servers that restarted in place after they had been started
+// with nothing to give. steps.AddSlots and steps.Replicate admit them otherwise. It need not wait
+// for all pods, because until it is done their shards have no second copy.
 func allowReplication(v *model.View) (cluster.Plan, bool) {
 	step := steps.AdmitReplicas{How: model.AdmitsForNow}
 	for _, p := range v.Readable {

@@ -15,8 +15,9 @@ import (
 	"github.com/quorate/quorate/internal/cluster/redis/steps"
 )
 
-// keyLimit is how large a key may be for its move to hold up servers for no longer than a fifth of the time after which the others take
-// them for dead, in bytes: a source may wait four times for a target that hangs, see view.patience.
+// keyLimit returns how large a key may be for its move to hold up servers for no longer than a
+// fifth of the time after which the others report them as failed, in bytes: a source may wait four
+// times for a target that hangs, see moveTimeout.
 func keyLimit(v *model.View) int64 {
 	return int64(v.Spec.NodeTimeout.Seconds() / 5 * steps.Slowest)
 }

@@ -11,6 +11,14 @@ import (
 	"github.com/quorate/quorate/internal/cluster/redis/steps"
 )
 
+// Where Kubernetes can, a change of spec.resources reaches running containers, one pod after the
+// other:
+//
+//	more memory:  limit of the replicas ──> limit of the primary ──> maxmemory
+//	less memory:  maxmemory, once the data fits ──> limit of one pod after the other
+//
+// A pod that gets them only by a restart counts as outdated, and is restarted like one.
+
 // Reasons of the resources of servers.
 const (
 	ReasonNodeFull  = "NodeHasNoRoom"

@@ -86,7 +86,8 @@ func restartBroken(v *model.View) (cluster.Plan, bool) {
 	return cluster.Do(step, "pods of an outdated template are not in sync or not ready, and the primaries of their shards are well")
 }
 
-// outgrew tells whether a pod is the head of a shard without slots, and runs a version that the wanted one cannot copy.
+// outgrew tells whether a pod is the primary of a shard without slots, and runs a version that the
+// wanted one cannot copy.
 func outgrew(v *model.View, p *model.Pod) bool {
 	return v.Slotless(p.Shard) && v.Importer(p.Shard) == nil && p == v.DesignatedPrimary(p.Shard) && software.Older(v.Spec.Version, p.Node.Version)
 }

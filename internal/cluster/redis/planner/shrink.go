@@ -10,6 +10,16 @@ import (
 	"github.com/quorate/quorate/internal/cluster/redis/steps"
 )
 
+// A StatefulSet gives up its pods from the highest ordinal down, so those are the ones that leave:
+//
+//	c-0-0 replica        c-0-0 primary        c-0-0 primary
+//	c-0-1 replica   ──>  c-0-1 replica   ──>  c-0-1 replica
+//	c-0-2 primary        c-0-2 replica        its node is forgotten, and its claim goes or stays
+//	         a failover             the set is scaled
+//
+// More pods are simpler: the set gets them when it is applied, and they are servers without a place
+// in the cluster like any other, see reintroduce and attachReplicas.
+
 // shrink lets the pods go that shards have too many of. It asks nothing of them but that they own no slots, and nothing of
 // the other shards, so that what is wrong with a pod does not keep it from leaving. Where an owner of slots is missing, a claim that is
 // left could be taken for its own: see settleClaims.

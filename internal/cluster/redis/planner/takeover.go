@@ -127,7 +127,7 @@ func electStale(v *model.View, g model.DepartedNode, best *model.Pod) (cluster.P
 	}
 }
 
-// isOpen tells whether a slot is on its way to or from a ghost, as far as anybody knows.
+// isOpen tells whether a slot is on its way to or from a departed node, as far as any server knows.
 func isOpen(v *model.View, g model.DepartedNode) bool {
 	return slices.ContainsFunc(v.Readable, func(p *model.Pod) bool {
 		return slices.ContainsFunc(p.Node.Self().Open, func(o model.Open) bool { return o.Other == g.ID })

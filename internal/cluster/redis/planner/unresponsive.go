@@ -7,6 +7,19 @@ import (
 	"github.com/quorate/quorate/internal/cluster/redis/steps"
 )
 
+// A process that stands still (its disk does not answer, or it was stopped) does not end without
+// the operator, and as long as the kernel takes connections for it its probes pass. Where other
+// servers do not hear of it either, its pod is deleted:
+//
+//	the server                                     is ended
+//	was a primary, and others own all its slots    immediately: going on, it would first answer what clients have sent it since
+//	copies a primary that answers                  when it has hung for facts.Hopeless
+//	leads, and has not been replaced               when it has hung for facts.Hopeless, and its data is on a volume
+//	may have more than those that answer           never: a restarted process does not report how far it had got
+//	starts, and has not been heard of yet          never: it loads its data, and would begin again
+//
+// Where no server answers, it may be the operator that is cut off, and no pod is deleted.
+
 // endUnresponsive ends servers that hang.
 func endUnresponsive(v *model.View) (cluster.Plan, bool) {
 	for i := range v.Pods {

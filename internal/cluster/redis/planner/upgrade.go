@@ -8,6 +8,16 @@ import (
 	"github.com/quorate/quorate/internal/cluster/redis/steps"
 )
 
+// A newer server reads what an older one wrote, and copies an older primary; not the other way
+// round. So all replicas of a shard run the newer version before it is handed to one of them, and
+// afterwards there is no way back:
+//
+//	c-0-0 8.0 primary      c-0-0 8.0 primary      c-0-0 8.0 replica      c-0-0 8.2 replica
+//	c-0-1 8.0 replica ──>  c-0-1 8.2 replica ──>  c-0-1 8.2 primary ──>  c-0-1 8.2 primary
+//	            a restart              a failover             a restart
+//
+// A shard without replicas gets one for that time: it is handed to the new pod, and handed back.
+
 // versionTooOld tells whether a replica is not connected to a primary that it is too old for.
 func versionTooOld(v *model.View, p *model.Pod) bool {
 	primary := v.DesignatedPrimary(p.Shard)
