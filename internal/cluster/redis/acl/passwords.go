@@ -16,7 +16,7 @@ import (
 const (
 	NextPrefix   = "next-"
 	FormerPrefix = "former-"
-	// handedOutKey is when the connection Secret was first found to hold the new password.
+	// HandedOutKey holds when the connection Secret was first found to contain the new password.
 	HandedOutKey = "handed-out"
 )
 
@@ -31,6 +31,7 @@ func (a Access) Works(key string) []string {
 	return out
 }
 
+// Has reports whether the auth Secret holds a password under a key with the prefix.
 func (a Access) Has(prefix string) bool {
 	return slices.ContainsFunc(PasswordKeys, func(key string) bool { return a.Passwords[prefix+key] != "" })
 }

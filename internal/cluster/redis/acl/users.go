@@ -54,7 +54,8 @@ var operatorCommands = []string{
 	"config|get", "config|set",
 }
 
-// replicationCommands are what a replica sends to its primary, and what a pod asks its own server, see lastWords.
+// replicationCommands are what a replica sends to its primary, and what a pod asks its own server,
+// see lastWords in package manifests.
 var replicationCommands = []string{"ping", "replconf", "psync", "sync", "role"}
 
 // migrationCommands are what it takes to move a slot by hand: on the server that gives it, on the one that MIGRATE sends
@@ -106,8 +107,8 @@ type Access struct {
 	Passwords map[string]string
 	// Open lets clients in without a password.
 	Open bool
-	// Replicated says that there is one shard, whose servers copy each other with the password itself: a pod has that one at hand
-	// as it is at present, see leadsAlone.
+	// Replicated says that there is one shard, whose servers copy each other with the password
+	// itself: a pod has that one at hand as it is at present, see leadsAlone in package manifests.
 	Replicated bool
 }
 
