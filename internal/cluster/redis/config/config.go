@@ -32,8 +32,9 @@ const (
 const defaultNodeTimeout = 5 * time.Second
 
 const (
-	// validityFactor bounds, in times of cluster-node-timeout, for how long a replica may have lost its primary and still stand for
-	// election by itself. That is to be no shorter than the servers are given for elections, see electing.
+	// validityFactor bounds, in times of cluster-node-timeout, for how long a replica may have lost
+	// its primary and still start an election. Servers get no more time to elect a primary, see
+	// facts.Electing.
 	validityFactor = 7
 	// pingPeriod is what comes on top of it, the default of repl-ping-replica-period.
 	pingPeriod = 10 * time.Second
@@ -188,8 +189,9 @@ func tunables(c *v1alpha1.RedisConfig) []directive {
 	}
 }
 
-// memory is how much data servers may hold. Without a word about it that follows from the limit of their containers, see
-// view.settings, and there is no limit without one.
+// memory returns the limit of the data in a server. Where the specification sets none, it follows
+// from the memory limit of the container, see facts.WantedSettings; without that limit there is
+// none.
 func memory(spec *v1alpha1.RedisClusterSpec) []directive {
 	given := resource.Quantity{}
 	if spec.Config != nil && spec.Config.MaxMemory != nil {

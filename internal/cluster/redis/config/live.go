@@ -29,10 +29,13 @@ var startOnly = map[string]bool{
 // fields are the live parameters with fields of their own in spec.config.
 var fields = []string{model.AppendFsync, "cluster-node-timeout", model.MaxMemory, "maxmemory-policy", model.WriteGuard}
 
-// pinned are the parameters without a field in the specification that decide what a server keeps, loads after a restart, or lets clients do. The template's
-// hash covers them, so that a new value restarts the servers; CONFIG SET takes them as well, so that a value that a client changes is set back without a
-// restart. Every other parameter in redis.conf cannot be changed in a running server (immutable or protected in the servers' source: dir, dbfilename,
-// appenddirname, aclfile, cluster-enabled), has a step of its own (masteruser, masterauth, tls-cert-file, AnnounceParameters), or makes the probes fail (port).
+// pinned are the parameters without a field in the specification that decide what a server keeps,
+// loads after a restart, or lets clients do. The template's hash covers them, so that a new value
+// restarts the servers; CONFIG SET takes them as well, so that a value that a client changes is set
+// back without a restart. Every other parameter in redis.conf cannot be changed in a running server
+// (immutable or protected in the servers' source: dir, dbfilename, appenddirname, aclfile,
+// cluster-enabled), has a step of its own (masteruser, masterauth, tls-cert-file,
+// model.AnnounceParameters), or makes the probes fail (port).
 var pinned = []string{
 	model.AppendOnly, "cluster-allow-replica-migration", "cluster-replica-validity-factor", "cluster-require-full-coverage", "protected-mode",
 	"repl-diskless-sync", "repl-diskless-sync-delay", "replica-read-only", "save", "tls-auth-clients", "tls-cluster", "tls-replication",
@@ -59,8 +62,10 @@ func LiveParameters() []string {
 	return names
 }
 
-// LiveConfig returns the values that all servers have to have, pinned ones included, under the names that they are asked for, in the form that they answer. What
-// follows from the limit of a server's memory is not in it, see view.settings, nor what a primary is let off now and then, see setMinReplicasToWrite.
+// LiveConfig returns the values that all servers are to have, pinned ones included: under the names
+// by which CONFIG GET asks for them, in the form in which it returns them. It leaves out what
+// follows from the memory limit of a server, see facts.WantedSettings, and what is relaxed on a
+// primary at times, see setMinReplicasToWrite in package planner.
 func LiveConfig(spec *v1alpha1.RedisClusterSpec) (map[string]string, error) {
 	lines, err := settings(spec)
 	if err != nil {

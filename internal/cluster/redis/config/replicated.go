@@ -17,7 +17,8 @@ func replicatedStart() []directive {
 	}
 }
 
-// fencing is when a primary counts a replica as lost. How many it needs is told to the running server, see setMinReplicasOfPrimary.
+// fencing returns when a primary counts a replica as lost. How many it needs is set on the running
+// server, see setMinReplicasOfPrimary in package planner.
 func fencing(c *v1alpha1.RedisConfig) []directive {
 	return []directive{{model.WriteGuardLag, []string{strconv.Itoa(int(MaxSilence(NodeTimeout(c)).Seconds()))}}}
 }
