@@ -50,12 +50,13 @@ func IsDamaged(p *model.Pod) bool {
 }
 
 const (
-	// between is the least time between two replacements of data that a server could not read: what breaks a disk once a minute is not cured
-	// by another one.
+	// Between is the least time between two replacements of data that a server could not read: new
+	// data does not cure what breaks a disk once a minute.
 	Between = 10 * time.Minute
 	// founding is how much younger than its StatefulSet a volume may be that was made with it.
 	founding = 2 * time.Minute
-	// stranding is how long a pod is left to the scheduler before its volume is given up for one on another node.
+	// Stranding is how long the scheduler gets for a pod before its volume is given up for one on
+	// another node.
 	Stranding = time.Minute
 )
 
@@ -66,20 +67,21 @@ func IsFresh(v *model.View, shard int, made time.Time) bool {
 	return v.Now.Sub(made) < Between && i >= 0 && made.Sub(v.Sets[i].Made) > founding
 }
 
-// testimony is what is known of who leads a shard.
+// testimony is whether other servers confirm who leads a shard.
 type testimony int
 
 const (
-	// confirmed: it leads.
+	// Confirmed means that the server leads its shard.
 	Confirmed testimony = iota
-	// doNotKnowYet: those who could say so do not, or cannot be read.
+	// DoNotKnowYet means that the servers that could confirm it do not, or cannot be read.
 	DoNotKnowYet
-	// cannotKnow: there is nobody who could say so.
+	// CannotKnow means that no server could confirm it.
 	CannotKnow
 )
 
-// Witnesses tells whether others confirm that a server leads its shard. One that comes back after another one took over, and acknowledged writes,
-// believes itself until it meets somebody who knows better; and that one cannot speak.
+// Witnesses returns whether others confirm that a server leads its shard. A primary that comes back
+// after another server took over, and acknowledged writes, reports itself as the primary until it
+// hears of that; and the server that took over may be the one that does not answer.
 func Witnesses(v *model.View, head, silent *model.Pod) testimony {
 	if v.Spec.Replicated {
 		return Confirmed // It was appointed.
@@ -109,7 +111,8 @@ func Witnesses(v *model.View, head, silent *model.Pod) testimony {
 	return DoNotKnowYet
 }
 
-// orphaned tells whether the owner of a shard is gone and all of its servers say that they are somebody else.
+// orphaned reports whether the owner of a shard is gone and all pods of the shard report other
+// servers.
 func orphaned(v *model.View, shard int) bool {
 	return len(v.Shards[shard]) > 0 && v.MayHaveLost(shard) && !slices.ContainsFunc(v.Shards[shard], func(p *model.Pod) bool { return p.Node == nil || p.OwnsSlots() })
 }

@@ -39,8 +39,9 @@ func ShardRead(v *model.View, shard int) bool {
 	return len(v.Shards[shard]) >= v.Size(shard)
 }
 
-// KnownToVoters tells whether a majority of the primaries knows a replica as one: nobody votes for a stranger, or for a primary. In the mode
-// Replicated nobody votes.
+// KnownToVoters tells whether a majority of the primaries lists a replica as one: a primary votes
+// for no node that it does not know, or lists as a primary. In the mode Replicated there are no
+// votes.
 func KnownToVoters(v *model.View, replica *model.Pod) bool {
 	if v.Spec.Replicated {
 		return true
@@ -74,6 +75,7 @@ func Knows(a, b *model.Pod) bool {
 	return ab || ba
 }
 
+// CanFind reports whether a server has the node of a pod in its table, at the address of that pod.
 func CanFind(n *model.Node, p *model.Pod) bool {
 	peer, ok := n.Peer(p.Node.ID)
 	return ok && !peer.NoAddr && peer.Addr == p.Addr
@@ -87,13 +89,14 @@ func Unlinked(v *model.View, p *model.Pod) time.Duration {
 	return v.Now.Sub(p.Started)
 }
 
-// CandidateOf is the replica that has most of a ghost's data, nil for none.
+// CandidateOf is the replica that has most of a departed node's data, nil for none.
 func CandidateOf(v *model.View, g model.DepartedNode) *model.Pod {
 	return Furthest(slices.DeleteFunc(slices.Clone(g.Replicas), func(p *model.Pod) bool { return wiped(g, p) }))
 }
 
-// Candidate is the server that owns the slots of a ghost's shard in its place; nil when there is none. Slots that are brought back from a backup
-// have none: whoever owns others of that shard by then was loaded with these.
+// Candidate is the server that owns the slots of a departed node's shard in its place; nil when
+// there is none. Slots that are restored from a backup have none: the owner of other slots of that
+// shard was loaded with them.
 func Candidate(v *model.View, g model.DepartedNode) *model.Pod {
 	shard := v.ShardOf(g.ID)
 	if shard < 0 || shard >= len(v.Shards) || len(g.Replicas) > 0 || (v.Restore != nil && v.Restore.Slots.Overlaps(StillOwned(v, g))) {
@@ -117,8 +120,9 @@ func StandsForElection(v *model.View, p *model.Pod) bool {
 // unreported is how long it takes Kubernetes at most to find that a node does not report, and that its pods are not ready.
 const unreported = time.Minute
 
-// EndedWithin is for how long a ghost may have been dead at most for all that Kubernetes says. A primary that other servers could not reach
-// may have lived on, and taken writes, if it had a majority: what Kubernetes had for ready was not dead.
+// EndedWithin is for how long a departed node may have been dead at most, as far as Kubernetes
+// reports. A primary that other servers could not reach may have lived on, and taken writes, if it
+// had a majority: a pod that was ready was not dead.
 func EndedWithin(v *model.View, g model.DepartedNode) time.Duration {
 	former := v.PodNamed(g.Pod)
 	if former == nil || former.Unready.IsZero() || !mayHaveHadMajority(v, g) {
@@ -175,7 +179,7 @@ func Furthest(replicas []*model.Pod) *model.Pod {
 	return best
 }
 
-// StillOwned are the slots of a ghost that no living node claims.
+// StillOwned are the slots of a departed node that no living node claims.
 func StillOwned(v *model.View, g model.DepartedNode) slots.Set {
 	for shard := range v.Shards {
 		for _, p := range v.Owners(shard) {
@@ -187,8 +191,9 @@ func StillOwned(v *model.View, g model.DepartedNode) slots.Set {
 	return g.Slots
 }
 
-// Voters counts the primaries with slots: those that can vote on who replaces a ghost, and the others. One that was
-// elected after the ghost died has never met it, and votes on nothing that concerns it.
+// Voters counts the primaries with slots: those that can vote on the replacement of a departed
+// node, and the others. A primary that was elected after that node died has never met it, and does
+// not vote on its replacement.
 func Voters(v *model.View, g model.DepartedNode, ghosts []model.DepartedNode) (can, cannot int) {
 	for shard := range v.Shards {
 		for _, p := range v.Owners(shard) {
@@ -262,7 +267,7 @@ func MayStand(s *model.State, p *model.Pod) error {
 }
 
 // stoodLately reports whether a pod cannot be elected yet because it stood for election before, and
-// notes it for waitForRetry.
+// notes it in View.Stood for waitForRetry in package planner.
 func stoodLately(v *model.View, p *model.Pod) bool {
 	if MayStand(&v.State, p) == nil {
 		return false
@@ -287,14 +292,15 @@ func LastLinked(p *model.Pod) string {
 
 // outage is what Kubernetes knows of a server that does not answer.
 type outage struct {
-	// what it is called.
+	// What is the name of the server, for messages.
 	What string
-	// fenced says that it does not run any more.
+	// Fenced says that it does not run any more.
 	Fenced bool
-	// returns says that its data exists and may come back, and starting that it is on its way.
+	// Returns says that its data exists and may come back, and Starting that it is on its way.
 	Returns, Starting bool
 }
 
+// OutageOf returns what Kubernetes reports about the server that a departed node was.
 func OutageOf(v *model.View, g model.DepartedNode) outage {
 	if g.Pod == "" && len(g.Replicas) > 0 && ShardRead(v, g.Replicas[0].Shard) {
 		return outage{What: "node " + model.ShortID(g.ID), Fenced: true} // It ran in one of the pods of its shard, and none has it any more.
@@ -321,8 +327,8 @@ func outageOfPod(v *model.View, name string) outage {
 	return out
 }
 
-// OthersTold tells whether all other pods of a ghost's shard could be read to the end, or cannot be in a moment: any of them may have
-// more than the one that is to take over, or be elected.
+// OthersTold tells whether all other pods of a departed node's shard could be read to the end, or
+// cannot be in a moment: any of them may have more than the candidate, or be elected.
 func OthersTold(v *model.View, g model.DepartedNode, best *model.Pod) bool {
 	for ordinal := range v.Size(best.Shard) {
 		name := cluster.Pod(cluster.ShardSet(v.Spec.Name, best.Shard), ordinal)
@@ -343,10 +349,10 @@ func OthersTold(v *model.View, g model.DepartedNode, best *model.Pod) bool {
 	return true
 }
 
-// RivalReturns returns a pod of a ghost's shard that cannot be read, has data, and is started again
-// within the patience; nil for none. It may have taken over before it ended, unknown to a replica
-// that a partition kept from it. Without a vote, that replica would take over under the same epoch,
-// and what either has written since would be lost when they meet.
+// RivalReturns returns a pod of a departed node's shard that cannot be read, has data, and is
+// started again within the patience; nil for none. It may have taken over before it ended, unknown
+// to a replica that a partition kept from it. Without a vote, that replica would take over under
+// the same epoch, and what either has written since would be lost when they meet.
 func RivalReturns(v *model.View, g model.DepartedNode, best *model.Pod) *model.Pod {
 	for _, p := range v.Shards[best.Shard] {
 		held := p.HeldUntil.After(v.Now) && p.HeldUntil.Sub(v.Now) < Patience

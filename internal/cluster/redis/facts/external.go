@@ -21,12 +21,13 @@ func Differs(p *model.Pod) map[string]string {
 // one that they do not reach yet: its load balancer has no address, or its server has not been told. Whose server is dead, or about to
 // end, is replaced all the same.
 
-// CutsOff tells whether clients outside would lose what one server has if another one got it. Without doors they are to lose it.
+// CutsOff tells whether clients outside would lose what one server has if another one got it.
+// Without endpoints outside (View.Doors) they are meant to lose it.
 func CutsOff(v *model.View, from, to *model.Pod) bool {
 	return len(v.Doors) > 0 && from.Node.HostOutside() != "" && (to.Node.HostOutside() == "" || len(Differs(to)) > 0)
 }
 
-// ReachedFromOutside are those of some pods that may be given what a server has, see cutsOff.
+// ReachedFromOutside are those of some pods that may be given what a server has, see CutsOff.
 func ReachedFromOutside(v *model.View, from *model.Pod, pods []*model.Pod) []*model.Pod {
 	return slices.DeleteFunc(slices.Clone(pods), func(p *model.Pod) bool { return p.Node != nil && CutsOff(v, from, p) })
 }

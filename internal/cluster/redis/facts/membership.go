@@ -16,6 +16,8 @@ func ShakesHandsWith(n *model.Node, a model.Address) bool {
 	return false
 }
 
+// Agreed reports whether all readable servers report the same owners of slots. One at least must be
+// readable.
 func Agreed(v *model.View) bool {
 	first := v.Ownership(v.Readable[0].Node)
 	for _, p := range v.Readable {

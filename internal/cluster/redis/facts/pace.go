@@ -12,7 +12,7 @@ import (
 const (
 	Soon  = 100 * time.Millisecond
 	Later = time.Second
-	// slowly is for copies of large data, which take minutes.
+	// Slowly is for copies of large data, which take minutes.
 	Slowly = 2 * time.Second
 )
 

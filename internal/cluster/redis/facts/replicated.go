@@ -28,9 +28,11 @@ func ComesBackWithMore(v *model.View, was, best *model.Pod) bool {
 	return outageOfPod(v, v.Appointed.Pod).Returns && !slices.ContainsFunc(v.Claims, lost)
 }
 
-// wasInSync tells whether an heir copied a primary until that ended, or to within what the two take to notice. Its label is from when it was last looked at, and
-// says nothing of a time in which it could not be read. What any of the others has acknowledged the furthest has, if all of them are there; else it has to have heard
-// the primary for as long as that may have led.
+// wasInSync tells whether a candidate copied a primary until that ended, or to within the time that
+// the two take to notice. Its label is from when it was last read, and says nothing about a time in
+// which it could not be read. If all other servers are there, the one that got furthest has all
+// that any of them acknowledged; else it has to have heard the primary for as long as that may have
+// led.
 func wasInSync(v *model.View, was, heir *model.Pod) bool {
 	if heir.Role != model.RoleReplica {
 		return false

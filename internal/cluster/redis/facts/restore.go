@@ -58,7 +58,7 @@ func Served(r *model.Restore) slots.Set {
 	return r.Slots
 }
 
-// Losses are the slots whose owner is gone and left neither a copy nor an heir.
+// Losses are the slots whose owner is gone and left neither a copy nor a candidate.
 func Losses(v *model.View) (lost []Loss) {
 	for _, g := range v.DepartedNodes() {
 		if slots := StillOwned(v, g); len(slots) > 0 && CandidateOf(v, g) == nil && Candidate(v, g) == nil {

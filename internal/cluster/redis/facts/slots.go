@@ -141,6 +141,7 @@ func Layout(v *model.View) []redisslots.Set {
 	return owned
 }
 
+// SlotsOf returns how many slots are moved.
 func SlotsOf(moves []redisslots.Move) int {
 	n := 0
 	for _, m := range moves {

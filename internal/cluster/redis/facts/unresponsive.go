@@ -30,7 +30,8 @@ func WhyEnded(v *model.View, p *model.Pod) string {
 	return fmt.Sprintf("; it is ended when that has lasted for %s", Hopeless)
 }
 
-// UnclaimedSlots are the slots of a ghost that no living node claims, one by one: stillOwned knows all or nothing.
+// UnclaimedSlots are the slots of a departed node that no living node claims, one by one:
+// StillOwned returns all of them or none.
 func UnclaimedSlots(v *model.View, g model.DepartedNode) slots.Set {
 	left := g.Slots
 	for shard := range v.Shards {
@@ -61,7 +62,8 @@ func Dispensable(v *model.View, p *model.Pod) bool {
 	return v.Primary(p.Shard) != nil || (owns && v.Spec.Persistent)
 }
 
-// Silenced tells whether no server hears of a ghost any more, which was the process that runs in a pod: one that starts is not heard of either.
+// Silenced tells whether no server hears any more of a departed node that was the process in a pod:
+// a process that starts is not heard of either.
 func Silenced(v *model.View, g model.DepartedNode, p *model.Pod) bool {
 	return g.Dead && g.Heard && v.Now.Sub(p.Started) > g.Silent
 }

@@ -10,15 +10,6 @@ import (
 	"github.com/quorate/quorate/internal/cluster/redis/software"
 )
 
-// A newer server reads what an older one wrote, and copies an older primary; not the other way round. So all replicas of a
-// shard run the newer version before it is handed to one of them, and once it was there is no way back:
-//
-//	c-0-0 8.0 primary      c-0-0 8.0 primary      c-0-0 8.0 replica      c-0-0 8.2 replica
-//	c-0-1 8.0 replica ──>  c-0-1 8.2 replica ──>  c-0-1 8.2 primary ──>  c-0-1 8.2 primary
-//	            a restart              a failover             a restart
-//
-// A shard without replicas gets one for that time: it is handed to the pod that is new, and handed back.
-
 const (
 	// canaryStarts is how long a pod with new settings is given to answer: longer than the download of an image takes.
 	canaryStarts = 3 * time.Minute
