@@ -75,7 +75,7 @@ func CandidateOf(live *corev1.Service) model.FailoverCandidate {
 	return c
 }
 
-// longestGuard is the longest that any version has told a primary, see config.nodeTimeout.
+// longestGuard is the longest spec.config.nodeTimeout that any version has accepted as a guard.
 const longestGuard = time.Minute
 
 // guardIn reads Appointment.Guard. Versions that did not write down for how long wrote "true".
