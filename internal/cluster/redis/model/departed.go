@@ -62,36 +62,40 @@ func (v *View) ShardOf(id string) int {
 // DepartedNode is a node that servers know and that no pod has.
 type DepartedNode struct {
 	ID string
-	// slots that it owns in the eyes of some server.
+	// Slots that it owns according to some server.
 	Slots slots.Set
-	// primary says that some server takes it for one, with slots or without.
+	// Primary says that some server lists it as a primary, with slots or without.
 	Primary bool
-	// replicas are the pods that still call it their primary.
+	// Replicas are the pods that still report it as their primary.
 	Replicas []*Pod
-	// dead says that every server that knows it has found that it does not answer.
+	// Dead says that every server that knows it has found that it does not answer.
 	Dead bool
-	// failed says that some server has heard that the majority of the primaries holds it for dead.
+	// Failed says that some server has heard that the majority of the primaries lists it as failed.
 	Failed bool
-	// pod is the one that it was the server of; empty: unknown.
+	// Pod is the one that it was the server of; empty: unknown.
 	Pod string
-	// host is the DNS name that it announces, and addr its address, as the first server has them that does.
+	// Host is the DNS name that it announces, and Addr its address, both from the first server that
+	// reports one.
 	Host string
 	Addr Address
-	// silent is for how long no server has heard from it, and heard says that some server has since it was started.
+	// Silent is for how long no server has heard from it, and Heard says that some server has since
+	// that server was started.
 	Silent time.Duration
 	Heard  bool
-	// noAddr says that some server found another one at its address. Such a node is never voted to have failed: the
-	// servers do not call on it any more (clusterCron skips nodes without an address).
+	// NoAddr says that some server found another node at its address. Such a node is never voted to
+	// have failed: the servers do not connect to it any more (clusterCron skips nodes without an
+	// address).
 	NoAddr bool
-	// knownBy are the pods that have it in their table.
+	// KnownBy are the pods that have it in their table.
 	KnownBy []string
 }
 
 // sinceStart is how long after the start of its container a server has read its table at the latest.
 const sinceStart = 3 * time.Second
 
-// hear takes note of when a server last heard from a ghost. One that has been started since says that this was when it read its table
-// (clusterLoadConfig in the servers' source), and is believed only where nobody knows better.
+// hear notes when a server last heard from a departed node. A server that has been started since
+// reports when it read its table instead (clusterLoadConfig in the servers' source), which counts
+// only where no other server reports more.
 func (g *DepartedNode) hear(p *Pod, peer Peer) {
 	silent, heard := p.Node.Clock.Sub(peer.Answered), p.Heard(peer)
 	if len(g.KnownBy) == 1 || (heard && !g.Heard) || (heard == g.Heard && silent < g.Silent) {

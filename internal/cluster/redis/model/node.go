@@ -74,8 +74,8 @@ type Node struct {
 	Connected int
 	// Acknowledging are the replicas that a primary hears from often enough for its writes; nil where it asks for none.
 	Acknowledging *int
-	// EverLinked says that a replica has been connected to its primary since it started. One that has not never stands for
-	// election by itself, see cluster-replica-validity-factor in config.go.
+	// EverLinked says that a replica has been connected to its primary since it started. A replica
+	// that has not never starts an election, see validityFactor in package config.
 	EverLinked bool
 	// Announces is what CONFIG GET says of AnnounceParameters; nil: unknown.
 	Announces map[string]string
@@ -100,7 +100,8 @@ type Node struct {
 	Memory Memory
 	// Replication is how a server of the mode Replicated stands to the others; nil in the mode Sharded.
 	Replication *Replication
-	// Config is what CONFIG GET says of LiveParameters, in the form of Normal; nil: unknown.
+	// Config is what CONFIG GET returns of config.LiveParameters, in the form of Normal; nil:
+	// unknown.
 	Config map[string]string
 	// Offset is how far the replication stream was written (primary) or applied (replica), in bytes.
 	Offset int64

@@ -1,16 +1,16 @@
 package model
 
-// With appendfsync everysec, a server has its disk keep its append-only file when a second has passed since it last did, by the time of day. When that is
-// put back, by somebody or by a time synchronisation that comes late, the disk keeps nothing until it is where it was: all supported
-// servers, see TestAClockThatIsPutBack. With appendfsync always the next write is kept whatever the time is, and what is counted from then on is the
-// new time. So such a server is told that until it has written something, and then to go on as before, see configure.
-
 const (
-	AppendOnly  = "appendonly"
+	// AppendOnly is yes where a server keeps an append-only file.
+	AppendOnly = "appendonly"
+	// AppendFsync is when a server has its disk keep that file: EverySecond or FsyncAlways.
 	AppendFsync = "appendfsync"
+	// EverySecond has the disk keep it once a second.
 	EverySecond = "everysec"
+	// FsyncAlways has the disk keep it before a write is acknowledged.
 	FsyncAlways = "always"
-	// noFsyncOnRewrite says that the disk is not to keep the append-only file while a child of the server writes to it as well.
+	// NoFsyncOnRewrite says that the disk is not to keep the append-only file while a child of the
+	// server writes to the disk as well.
 	NoFsyncOnRewrite = "no-appendfsync-on-rewrite"
 )
 

@@ -282,6 +282,7 @@ func reports(value string) bool {
 	return online && lately
 }
 
+// ParseNumber reads a whole number as servers write it; 0 where the text is none.
 func ParseNumber(text string) int64 {
 	n, err := strconv.ParseInt(text, 10, 64)
 	if err != nil {

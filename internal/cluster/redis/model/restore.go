@@ -7,12 +7,12 @@ import (
 	"github.com/quorate/quorate/internal/cluster/redis/slots"
 )
 
-// A backup is put into a cluster in one of three ways. What is done is written down before it begins, and goes on from there, whatever
-// becomes of who asked for it:
+// A backup is put into a cluster in one of three ways. The plan is recorded before it begins, and
+// continues from the record, whatever becomes of the Restore:
 //
 //	a new cluster begins with it   it is looked up, servers start empty and form a cluster, it is loaded, clients are let in
 //	everything is replaced         it is confirmed, all servers are well, they are emptied and loaded
-//	lost slots are brought back    it is confirmed, see refill.go
+//	lost slots are brought back    it is confirmed, see refill in package planner
 
 // Restore is a backup that is being put into a cluster.
 type Restore struct {
@@ -33,7 +33,8 @@ type RestoreRecord struct {
 	Slots slots.Set `json:"slots,omitempty"`
 	// Owners are the ids of the nodes that had these, as far as any server knew.
 	Owners []string `json:"owners,omitempty"`
-	// Served says that the slots are served before they are loaded: see importless.
+	// Served says that the slots are served before they are loaded: see importless in package
+	// planner.
 	Served bool `json:"served,omitempty"`
 	// Emptied says that the slots are emptied before they are loaded: another backup may have been loaded into them in part.
 	Emptied bool `json:"emptied,omitempty"`

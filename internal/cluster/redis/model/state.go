@@ -24,13 +24,6 @@ type Ending struct {
 	For time.Duration
 }
 
-// Where Kubernetes can, a change of spec.resources reaches running containers, one pod after the other:
-//
-//	more memory:  limit of the replicas ──> limit of the primary ──> maxmemory
-//	less memory:  maxmemory, once the data fits ──> limit of one pod after the other
-//
-// A pod that gets them only by a restart counts as outdated, and is restarted like one.
-
 // Resizing is how far the container of a server is from the resources that it is to have.
 type Resizing struct {
 	// Wanted says that it was not asked to have them yet, and Running that it was.
@@ -73,7 +66,8 @@ type State struct {
 	// Weights of all slots, by number, in what Spec.Rebalance goes by; nil: unknown. Untold is a server that does not tell them.
 	Weights []int64
 	Untold  string
-	// Proposal is what would make shards weigh alike, see Propose; nil: nothing has to, or nobody knows.
+	// Proposal is what would make shards weigh alike, see balance.Propose; nil: nothing has to, or
+	// it is unknown.
 	Proposal *Proposal
 	// Rebalanced is when the last proposal had been carried out, or since when the operator runs.
 	Rebalanced time.Time
@@ -107,7 +101,8 @@ type Spec struct {
 	Replicated bool
 	// Version of the server.
 	Version string
-	// Live is what all servers are to have set beside what follows from MemoryLimit, and LiveNames which of it comes from spec.config.extra, see LiveConfig.
+	// Live is what all servers are to have set beside what follows from MemoryLimit, and LiveNames
+	// which of it comes from spec.config.extra, see config.LiveConfig.
 	Live      map[string]string
 	LiveNames string
 	// MinReplicas is how many replicas have to acknowledge what a primary of the mode Sharded writes.
@@ -128,8 +123,9 @@ type Spec struct {
 	// may take to follow it.
 	HandedOut bool
 	Hold      time.Duration
-	// AssignEmpty says that the slots of a lost shard go to a server without data, see lose, and Approved names one incident for
-	// which that was allowed.
+	// AssignEmpty says that the slots of a lost shard go to a server without data, see
+	// assignLostSlots in package planner, and Approved names one incident for which that was
+	// allowed.
 	AssignEmpty bool
 	Approved    string
 	// ReplaceDead says that a primary whose process has ended is replaced also when it is about to be started again in place.
@@ -176,9 +172,10 @@ type Pod struct {
 	Name, UID string
 	// Shard and Ordinal come from the pod's labels and name, never from its place in a list.
 	Shard, Ordinal int
-	// Addr is where the other servers reach this one: the pod's address, or what the server announces instead, see external.go.
+	// Addr is where the other servers reach this one: the pod's address, or what the server
+	// announces instead, see Announcement.
 	Addr Address
-	// home is the address of the pod itself.
+	// HomeAddr is the address of the pod itself.
 	HomeAddr Address
 	// Announce is what its server is to have of AnnounceParameters; nil: whatever it has.
 	Announce map[string]string
@@ -201,7 +198,8 @@ type Pod struct {
 	// Outdated says that the pod was made from an older template than the wanted one, or runs on a claim that is being deleted:
 	// it is to be restarted.
 	Outdated bool
-	// terminating is the name of its claim where that is being deleted and goes with the pod, see keepLastCopy.
+	// TerminatingClaim is the name of its claim where that is being deleted and goes with the pod,
+	// see keepLastCopy in package planner.
 	TerminatingClaim string
 	// MemoryLimit that the server's container can count on, in bytes: the one that is in force, or less if that was asked for; 0: none,
 	// or unknown.
@@ -235,7 +233,8 @@ type Pod struct {
 	// Took is how long the server took to tell it, or not to; zero: unknown. Clock is how far its clock is ahead.
 	Took  time.Duration
 	Clock anomaly.Clock
-	// PutBack says that its clock was put back, and that it has yet to begin anew with having its disk keep what it writes, see appendLog.
+	// PutBack says that its clock was put back, and that its disk keeps nothing until the server
+	// gets appendfsync always, see appendLog in package history.
 	PutBack bool
 	// Error says why Node is nil.
 	Error string

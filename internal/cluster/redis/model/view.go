@@ -16,6 +16,7 @@ func (v *View) Unassigned() slots.Set {
 	return slots.Union(owned...).Missing()
 }
 
+// Claim returns the claim of a pod, nil for none.
 func (v *View) Claim(p *Pod) *Claim {
 	if i := slices.IndexFunc(v.Claims, func(c Claim) bool { return c.Shard == p.Shard && c.Ordinal == p.Ordinal }); i >= 0 {
 		return &v.Claims[i]
@@ -89,38 +90,45 @@ func (v *View) markTerminating(p *Pod) {
 // View is a state with the questions that rules ask of it answered once.
 type View struct {
 	State
-	// byID finds the pod of a node id.
+	// ByID finds the pod of a node id.
 	ByID map[string]*Pod
-	// sets are the StatefulSets by shard.
+	// SetOf are the StatefulSets by shard.
 	SetOf map[int]Set
-	// shards holds the pods of each shard that its StatefulSet has room for, by ordinal: of the wanted ones, and of those that are
-	// to leave.
+	// Shards holds the pods of each shard that its StatefulSet has room for, by ordinal: of the
+	// wanted shards, and of those that are to leave.
 	Shards [][]*Pod
-	// leavers are the pods that no StatefulSet has room for any more: Kubernetes deletes them. To the rules they are gone.
+	// Leavers are the pods that no StatefulSet has room for any more: Kubernetes deletes them. To
+	// the rules they are gone.
 	Leavers []Pod
-	// read are the pods whose server could be read and which are not on their way out.
+	// Readable are the pods whose server could be read and which are not being deleted.
 	Readable []*Pod
-	// formed says that some slot has an owner, as far as any server knows.
+	// HasOwners says that some slot has an owner, as far as any server knows.
 	HasOwners bool
-	// complete says that every wanted pod exists and could be read, and that there is no other.
+	// Complete says that every wanted pod exists and could be read, and that there is no other.
 	Complete bool
-	// tables are those of the servers that could be read, each one once.
+	// Tables are those of the servers that could be read, each one once.
 	Tables []*Table
-	// ahead says that the view is looked at for what would be decided if no primary had to be held to min-replicas-to-write, see
-	// lookAhead. unguards and limits say what that is: a step that takes the last replica of the mode Replicated away, and how many
-	// replicas servers of the mode Sharded may ask for at most.
+	// LookingAhead says that the view is for the step that would be next if no primary had to be
+	// held to min-replicas-to-write, see lookAhead in package planner. The view for the actual
+	// decision has the requirements of that step instead. RelaxesLastReplica says that it takes the
+	// last replica of the mode Replicated away. GuardLimits are how many replicas servers of the
+	// mode Sharded may demand at most before it, by pod; nil: no limits.
 	LookingAhead, RelaxesLastReplica bool
 	GuardLimits                      map[string]int
-	// stood is a pod that would take its shard over, had it not stood for election lately; nil: there is none.
+	// Stood is a pod that would take its shard over, had it not stood for election lately; nil:
+	// there is none.
 	Stood *Pod
-	// What follows is found out with the first question, because rules ask for it once for each shard or
-	// server; nil: nobody has asked yet.
+	// ownerships, claimed, departedNodes and mesh are computed on first use, because rules ask for
+	// them once for each shard or server; nil: not yet.
 	ownerships    map[*Table]string
 	claimed       map[int]bool
 	departedNodes *[]DepartedNode
 	mesh          *bool
 }
 
+// NewView returns the view of a state. Pods that their StatefulSet has no room for become Leavers.
+// In the mode Replicated it completes what servers report to what they would in a cluster of one
+// shard.
 func NewView(s State) *View {
 	if s.Spec.Replicated {
 		s = inTermsOfShards(s)
@@ -321,6 +329,8 @@ func (v *View) DesignatedPrimary(shard int) *Pod {
 	return first
 }
 
+// OwnsSlots reports whether the server of a pod is a primary with slots, by its own account. The
+// pod must have a Node.
 func (p *Pod) OwnsSlots() bool {
 	self := p.Node.Self()
 	return !self.Replica && len(self.Slots) > 0
