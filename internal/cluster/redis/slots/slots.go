@@ -118,7 +118,7 @@ func Parse(text string) (Set, error) {
 // MarshalText is String.
 func (s Set) MarshalText() ([]byte, error) { return []byte(s.String()), nil }
 
-// UnmarshalText is ParseSlots.
+// UnmarshalText is Parse.
 func (s *Set) UnmarshalText(text []byte) (err error) {
 	*s, err = Parse(string(text))
 	return err

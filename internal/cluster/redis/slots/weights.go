@@ -6,6 +6,7 @@ import (
 	"slices"
 )
 
+// Percent returns the loads as percentages of their mean.
 func Percent(load []int64, mean int64) []int {
 	out := make([]int, len(load))
 	for i, l := range load {
@@ -32,6 +33,7 @@ func Loads(owned []Set, weights []int64) []int64 {
 	return out
 }
 
+// WeightOf returns the sum of the weights of slots.
 func WeightOf(slots Set, weights []int64) int64 {
 	sum := int64(0)
 	for slot := range slots.All() {
@@ -40,6 +42,7 @@ func WeightOf(slots Set, weights []int64) int64 {
 	return sum
 }
 
+// MeanOf returns the mean of loads, rounded down. There must be one.
 func MeanOf(loads []int64) int64 {
 	sum := int64(0)
 	for _, l := range loads {
