@@ -5,7 +5,8 @@ import (
 	"strings"
 )
 
-// Guard changes which shards may lose a pod to an eviction. Only Kubernetes hears of it, no server does.
+// Guard changes which shards may lose a pod to an eviction, in Kubernetes alone: no server is
+// called.
 type Guard struct{ Protect, Release []int }
 
 // ReasonGuard is the reason of Guard.

@@ -36,7 +36,7 @@ func instead(of string, how FailoverMode) func(ctx context.Context, c Client) er
 // ErrUndecided is what a failover ends with that has begun, and may yet come to something.
 var ErrUndecided = errors.New("it is not decided yet")
 
-// ErrStood is what a hand-over ends with that went wrong after the heir had stood for election.
+// ErrStood means that a hand-over failed after the candidate had started an election.
 var ErrStood = errors.New("it stood for election")
 
 // ErrNotRunning says that nobody listens at the address of a server.
@@ -89,8 +89,9 @@ type Client interface {
 	Failover(ctx context.Context, how FailoverMode) error
 	// Leads asks the server whether it takes itself for a primary.
 	Leads(ctx context.Context) (bool, error)
-	// HoldWrites has clients that write wait for that long, and ReleaseWrites no longer.
+	// HoldWrites has clients that write wait for that long.
 	HoldWrites(ctx context.Context, d time.Duration) error
+	// ReleaseWrites lets clients write again before that.
 	ReleaseWrites(ctx context.Context) error
 	// Uphold gives a primary the newest claim to its slots: one that was elected in its place without its knowledge yields.
 	Uphold(ctx context.Context) error

@@ -10,7 +10,7 @@ import (
 // Configure tells servers parameters that they have otherwise.
 type Configure struct {
 	Pods []PodSettings
-	// Names are the parameters of spec.config.extra, see AnnotationLive.
+	// Names are the parameters of spec.config.extra, see config.AnnotationLive.
 	Names string
 }
 

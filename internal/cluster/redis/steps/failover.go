@@ -43,7 +43,8 @@ func (s Failover) Run(ctx context.Context, former, heir Client) error {
 	return nil
 }
 
-// finish brings a hand-over to its end that the heir has begun. won says that the heir said that it is the primary.
+// finish completes a hand-over in which the candidate started an election. won says that the
+// candidate reported itself as the primary.
 func (s Failover) finish(ctx context.Context, former, heir Client, began time.Time, won bool) error {
 	ctx = context.WithoutCancel(ctx) // An operator that is to end does not leave writes held.
 	if won && s.heard(ctx, former, spread) {
@@ -64,7 +65,7 @@ func (s Failover) finish(ctx context.Context, former, heir Client, began time.Ti
 	return s.uphold(ctx, former, "stays the primary, because it says nothing")
 }
 
-// answer is what the heir is in its own words.
+// answer is the role that the candidate reports.
 type answer int
 
 const (
@@ -73,8 +74,8 @@ const (
 	saysPrimary
 )
 
-// await finds out what the heir is. It has to say for a while that it is a replica, after its primary gave up, and is not waited for any longer
-// when it does not run, or says nothing for long.
+// await returns the role of the candidate. It counts as a replica when it reports that for a while
+// after its primary gave up, and as silent when it does not run, or does not answer for long.
 func (s Failover) await(ctx context.Context, heir Client, began time.Time) answer {
 	var sound time.Time // since when it says that it is a replica
 	for end := began.Add(mostHeld); time.Now().Before(end); time.Sleep(heldPoll) {
@@ -115,10 +116,11 @@ func (s Failover) yield(ctx context.Context, former Client) error {
 	return fmt.Errorf("%s has taken over, and %s has not heard of it", s.To, s.From)
 }
 
-// uphold has the former primary stay. Should its heir say later on that it was elected, nobody believes it.
+// uphold keeps the former primary, with an epoch that is newer than the candidate's: a later report
+// of the candidate that it was elected has no effect.
 func (s Failover) uphold(ctx context.Context, former Client, why string) error {
 	if primary, err := former.Leads(ctx); err == nil && !primary {
-		return s.release(ctx, former) // Its heir had told it so before it fell silent.
+		return s.release(ctx, former) // The candidate had told it so before it fell silent.
 	}
 	if former.Uphold(ctx) != nil {
 		return fmt.Errorf("%s does not take over, and %s cannot be told to stay the primary", s.To, s.From)

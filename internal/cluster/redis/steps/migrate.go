@@ -74,9 +74,10 @@ type SlotMove struct {
 	ToProcess string
 	// Pull says that the target is told to get the slots from the source by itself, see Node.Pulls.
 	Pull bool
-	// Limit is how large a key may be, in bytes; 0: none. See view.keyLimit.
+	// Limit is how large a key may be, in bytes; 0: none. See keyLimit in package planner.
 	Limit int64
-	// Patience is how long the source waits for a target that says nothing, during which it serves nobody. See view.patience.
+	// Patience is how long the source waits for a target that does not answer, during which it
+	// serves no client. See moveTimeout in package planner.
 	Patience time.Duration
 }
 

@@ -7,14 +7,6 @@ import (
 	"github.com/quorate/quorate/internal/cluster/redis/slots"
 )
 
-// Slots of a lost shard are filled from a backup before anybody is served from them, as if they were moved from the dead owner:
-//
-//	an empty server of the shard   imports them: it takes keys from who asks for that, and sends everybody else away
-//	the Job                        loads it (RESTORE-ASKING), without replacing anything, so that it can be done again
-//	the server                     owns them, under the highest epoch, unless it was restarted since the Job began
-//
-// The others serve all the time. Where servers cannot import, the slots are served empty first, and loaded afterwards.
-
 // ReasonRefill is the reason of ImportLost and OwnLoaded.
 const ReasonRefill = "RefillingSlots"
 
@@ -22,7 +14,7 @@ const ReasonRefill = "RefillingSlots"
 type Refill struct {
 	Pod, ID string
 	Slots   slots.Set
-	// other is the node that they are said to come from.
+	// Other is the id of the node that the slots are said to come from.
 	Other string
 }
 

@@ -37,9 +37,6 @@ func (s AssignEmpty) Run(ctx context.Context, m Mover) error {
 	return m.SetSlots(ctx, s.Slots, SlotOwner, s.ID)
 }
 
-// Slots that are on their way from one server to another key by key, and what becomes of them when something comes in between: both ends
-// are made to know of each other (reopen), what has arrived is closed (closeSlots), and the rest is moved to the end (finishMoves).
-
 // CloseSlots makes a server forget that slots are on their way, which its own table says they are not.
 type CloseSlots struct {
 	Pod   string
