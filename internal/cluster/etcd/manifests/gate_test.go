@@ -37,9 +37,9 @@ func gateMounts(set *appsv1.StatefulSet) map[string]string {
 }
 
 func TestPodsGetAtTheBackupOnlyWhileTheyAreRestored(t *testing.T) {
-	empty := statefulSet(t, blueprint(t, nil))
+	empty := statefulSet(t, builder(t, nil))
 	restored := func(change func(*manifests.Builder)) *appsv1.StatefulSet {
-		return statefulSet(t, blueprint(t, func(b *manifests.Builder) {
+		return statefulSet(t, builder(t, func(b *manifests.Builder) {
 			b.Record.Restore = etcdtest.Restore()
 			if change != nil {
 				change(b)
@@ -76,11 +76,11 @@ func TestPodsGetAtTheBackupOnlyWhileTheyAreRestored(t *testing.T) {
 		t.Errorf("members would be restarted for a backup without an account: %s, %s", hash(empty), hash(without))
 	}
 	alone := func(b *manifests.Builder) { b.Storage, b.Record.Members = nil, b.Record.Members[:1] }
-	if single := restored(alone); hash(single) != hash(statefulSet(t, blueprint(t, alone))) || single.Spec.Template.Spec.ServiceAccountName != "backup" {
+	if single := restored(alone); hash(single) != hash(statefulSet(t, builder(t, alone))) || single.Spec.Template.Spec.ServiceAccountName != "backup" {
 		t.Errorf("the only member, without a volume, would be restarted and lose its data, or runs as %q", single.Spec.Template.Spec.ServiceAccountName)
 	}
 	later := restored(func(b *manifests.Builder) { b.Record.ClusterID = 7 })
-	if diff := cmp.Diff(statefulSet(t, blueprint(t, func(b *manifests.Builder) { b.Record.ClusterID = 7 })).Spec, later.Spec); diff != "" {
+	if diff := cmp.Diff(statefulSet(t, builder(t, func(b *manifests.Builder) { b.Record.ClusterID = 7 })).Spec, later.Spec); diff != "" {
 		t.Errorf("once it is founded, something of it stays (-want +got):\n%s", diff)
 	}
 }
@@ -100,7 +100,7 @@ func TestTheGateSwitchesAuthenticationOffWhereTheSpecHasNone(t *testing.T) {
 			b.SigningSum, b.Record.Restore, b.Record.ClusterID = "", etcdtest.Restore(), 7
 		}, false},
 	} {
-		gate := statefulSet(t, blueprint(t, tc.change)).Spec.Template.Spec.InitContainers[0]
+		gate := statefulSet(t, builder(t, tc.change)).Spec.Template.Spec.InitContainers[0]
 		if got := slices.Contains(gate.Args, "--"+manifests.FlagWithoutAuthentication); got != tc.want {
 			t.Errorf("%s: %v", name, gate.Args)
 		}
@@ -117,7 +117,7 @@ func TestTheGateAlwaysHasAMemoryLimit(t *testing.T) {
 		"with a limit":           {&corev1.ResourceRequirements{Limits: corev1.ResourceList{corev1.ResourceMemory: resource.MustParse("4Gi")}}, "4Gi"},
 	} {
 		for what, restore := range map[string]*model.Restore{"that restores": etcdtest.Restore(), "that restores nothing": nil} {
-			set := statefulSet(t, blueprint(t, func(b *manifests.Builder) {
+			set := statefulSet(t, builder(t, func(b *manifests.Builder) {
 				b.Record.Restore, b.Cluster.Spec.Resources = restore, tc.resources
 			}))
 			gate := set.Spec.Template.Spec.InitContainers[0]
@@ -132,7 +132,7 @@ func TestTheGateAlwaysHasAMemoryLimit(t *testing.T) {
 }
 
 func TestAClaimWithABackupIsMountedForTheGate(t *testing.T) {
-	set := statefulSet(t, blueprint(t, func(b *manifests.Builder) {
+	set := statefulSet(t, builder(t, func(b *manifests.Builder) {
 		b.Record.Restore = etcdtest.Restore()
 		b.Record.Restore.Destination = v1alpha1.BackupDestination{URL: "pvc://backups/orders"}
 	}))

@@ -12,7 +12,7 @@ import (
 func TestTheQuotaOfTheUserLeavesRoomToTheLog(t *testing.T) {
 	for volume, want := range map[string]int64{"1Gi": 640 << 20, "4479Mi": 4095 << 20, "4480Mi": 4 << 30, "8Gi": 4 << 30} {
 		size := resource.MustParse(volume)
-		b := blueprint(t, func(b *manifests.Builder) { b.Common["quota-backend-bytes"] = int64(4 << 30) })
+		b := builder(t, func(b *manifests.Builder) { b.Common["quota-backend-bytes"] = int64(4 << 30) })
 		if got := b.QuotaOn(size.Value()); got != want {
 			t.Errorf("%s: quota %d, want %d", volume, got, want)
 		}

@@ -25,7 +25,7 @@ import (
 	"github.com/quorate/quorate/test/lockdown"
 )
 
-func blueprint(t *testing.T, change func(*manifests.Builder)) manifests.Builder {
+func builder(t *testing.T, change func(*manifests.Builder)) manifests.Builder {
 	t.Helper()
 	b := manifests.Builder{
 		Cluster: &v1alpha1.EtcdCluster{
@@ -64,7 +64,7 @@ func statefulSet(t *testing.T, b manifests.Builder) *appsv1.StatefulSet {
 }
 
 func TestTheStatefulSetOnlyMakesPods(t *testing.T) {
-	set := statefulSet(t, blueprint(t, nil))
+	set := statefulSet(t, builder(t, nil))
 	if *set.Spec.Replicas != 3 || set.Spec.PodManagementPolicy != appsv1.ParallelPodManagement ||
 		set.Spec.UpdateStrategy.Type != appsv1.OnDeleteStatefulSetStrategyType || set.Spec.ServiceName != "orders-peers" {
 		t.Errorf("%+v", set.Spec)
@@ -73,7 +73,7 @@ func TestTheStatefulSetOnlyMakesPods(t *testing.T) {
 	if diff := cmp.Diff(want, set.Spec.PersistentVolumeClaimRetentionPolicy); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
 	}
-	deleting := statefulSet(t, blueprint(t, func(b *manifests.Builder) { b.Storage.DeletionPolicy = ptr.To(v1alpha1.DeletionDelete) }))
+	deleting := statefulSet(t, builder(t, func(b *manifests.Builder) { b.Storage.DeletionPolicy = ptr.To(v1alpha1.DeletionDelete) }))
 	want.WhenDeleted = "Delete"
 	if diff := cmp.Diff(want, deleting.Spec.PersistentVolumeClaimRetentionPolicy); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
@@ -93,7 +93,7 @@ func TestPodsOfMembersAreLockedDown(t *testing.T) {
 		"with a registry":  func(b *manifests.Builder) { b.Registry = "registry.example.com:5000/copies" },
 		"of a former etcd": func(b *manifests.Builder) { b.Version = etcdtest.Version(t, "3.5.35") },
 	} {
-		pod := statefulSet(t, blueprint(t, change)).Spec.Template.Spec
+		pod := statefulSet(t, builder(t, change)).Spec.Template.Spec
 		for _, fault := range lockdown.Faults(lockdown.Pod{Spec: pod, Serves: true, Identity: name == "from a backup"}) {
 			t.Errorf("%s: %s", name, fault)
 		}
@@ -104,7 +104,7 @@ func TestPodsOfMembersAreLockedDown(t *testing.T) {
 }
 
 func TestEphemeralMembersHaveNoClaims(t *testing.T) {
-	set := statefulSet(t, blueprint(t, func(b *manifests.Builder) { b.Storage = nil }))
+	set := statefulSet(t, builder(t, func(b *manifests.Builder) { b.Storage = nil }))
 	if len(set.Spec.VolumeClaimTemplates) != 0 || set.Spec.PersistentVolumeClaimRetentionPolicy != nil {
 		t.Errorf("%+v", set.Spec.VolumeClaimTemplates)
 	}
@@ -117,7 +117,7 @@ func TestEphemeralMembersHaveNoClaims(t *testing.T) {
 }
 
 func TestTheGateHasResourcesLikeItsMember(t *testing.T) {
-	set := statefulSet(t, blueprint(t, func(b *manifests.Builder) {
+	set := statefulSet(t, builder(t, func(b *manifests.Builder) {
 		b.Cluster.Spec.Resources = &corev1.ResourceRequirements{Limits: corev1.ResourceList{"memory": resource.MustParse("1Gi")}}
 	}))
 	if got := set.Spec.Template.Spec.InitContainers[0].Resources.Limits.Memory().String(); got != "1Gi" {
@@ -136,8 +136,8 @@ func hash(t *testing.T, b manifests.Builder) string {
 
 // An operator upgrade must restart no pod, and neither must what changes while a cluster comes to life.
 func TestWhatRestartsMembers(t *testing.T) {
-	before := hash(t, blueprint(t, nil))
-	annotated := statefulSet(t, blueprint(t, nil)).Spec.Template.Annotations[v1alpha1.AnnotationTemplateHash]
+	before := hash(t, builder(t, nil))
+	annotated := statefulSet(t, builder(t, nil)).Spec.Template.Annotations[v1alpha1.AnnotationTemplateHash]
 	if annotated != before {
 		t.Errorf("pods carry %q instead of %q", annotated, before)
 	}
@@ -165,7 +165,7 @@ func TestWhatRestartsMembers(t *testing.T) {
 		}, true},
 	} {
 		t.Run(name, func(t *testing.T) {
-			if after := hash(t, blueprint(t, tc.change)); (after != before) != tc.restarts {
+			if after := hash(t, builder(t, tc.change)); (after != before) != tc.restarts {
 				t.Errorf("%s, then %s", before, after)
 			}
 		})
@@ -175,7 +175,7 @@ func TestWhatRestartsMembers(t *testing.T) {
 // The quota of a large volume is etcd's own, so that a larger one needs no restart.
 func TestALargeVolumeThatGrowsRestartsNobody(t *testing.T) {
 	of := func(size string) string {
-		return hash(t, blueprint(t, func(b *manifests.Builder) { b.Storage.Size = resource.MustParse(size) }))
+		return hash(t, builder(t, func(b *manifests.Builder) { b.Storage.Size = resource.MustParse(size) }))
 	}
 	if of("4480Mi") != of("1Ti") || of("4479Mi") == of("4480Mi") {
 		t.Errorf("4479Mi: %s, 4480Mi: %s, 1Ti: %s", of("4479Mi"), of("4480Mi"), of("1Ti"))
@@ -185,11 +185,11 @@ func TestALargeVolumeThatGrowsRestartsNobody(t *testing.T) {
 // The hash of a given specification is part of the contract between releases: if it changes, an operator upgrade
 // restarts every member of every cluster. Change it only with a reason for the release notes.
 func TestTheHashOfARelease(t *testing.T) {
-	golden.Check(t, "template-hash", hash(t, blueprint(t, nil))+"\n")
+	golden.Check(t, "template-hash", hash(t, builder(t, nil))+"\n")
 }
 
 func TestTheBudgetKeepsWhatTheRecordSays(t *testing.T) {
-	b := blueprint(t, func(b *manifests.Builder) { b.Record.MinAvailable = 3 })
+	b := builder(t, func(b *manifests.Builder) { b.Record.MinAvailable = 3 })
 	pdb, err := kube.Convert[policyv1.PodDisruptionBudget](b.DisruptionBudget())
 	if err != nil {
 		t.Fatal(err)
@@ -203,8 +203,8 @@ func TestTheBudgetKeepsWhatTheRecordSays(t *testing.T) {
 }
 
 func TestAClusterThatHibernatesHasNoPodsAndTheSameTemplate(t *testing.T) {
-	awake := statefulSet(t, blueprint(t, nil))
-	asleep := statefulSet(t, blueprint(t, func(b *manifests.Builder) { b.Record.Hibernated = true }))
+	awake := statefulSet(t, builder(t, nil))
+	asleep := statefulSet(t, builder(t, func(b *manifests.Builder) { b.Record.Hibernated = true }))
 	if *asleep.Spec.Replicas != 0 {
 		t.Errorf("%d replicas", *asleep.Spec.Replicas)
 	}
@@ -214,7 +214,7 @@ func TestAClusterThatHibernatesHasNoPodsAndTheSameTemplate(t *testing.T) {
 }
 
 func TestMembersSpreadOverZonesUnlessTheUserSaysHow(t *testing.T) {
-	spread := statefulSet(t, blueprint(t, nil)).Spec.Template.Spec.TopologySpreadConstraints
+	spread := statefulSet(t, builder(t, nil)).Spec.Template.Spec.TopologySpreadConstraints
 	want := []corev1.TopologySpreadConstraint{{
 		MaxSkew: 1, TopologyKey: "topology.kubernetes.io/zone", WhenUnsatisfiable: corev1.ScheduleAnyway,
 		LabelSelector: &metav1.LabelSelector{MatchLabels: manifests.Selector("orders")},
@@ -222,7 +222,7 @@ func TestMembersSpreadOverZonesUnlessTheUserSaysHow(t *testing.T) {
 	if diff := cmp.Diff(want, spread); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
 	}
-	own := statefulSet(t, blueprint(t, func(b *manifests.Builder) {
+	own := statefulSet(t, builder(t, func(b *manifests.Builder) {
 		b.Cluster.Spec.Template = &v1alpha1.PodTemplate{TopologySpreadConstraints: []v1alpha1.TopologySpreadConstraint{
 			{MaxSkew: 2, TopologyKey: "rack", WhenUnsatisfiable: corev1.DoNotSchedule},
 		}}
@@ -258,7 +258,7 @@ func TestCertificatesCoverEveryNameOfAClient(t *testing.T) {
 }
 
 func TestTheConnectionSecret(t *testing.T) {
-	b := blueprint(t, nil)
+	b := builder(t, nil)
 	keys := func(data map[string][]byte) map[string]string {
 		out := map[string]string{}
 		for k, v := range data {
@@ -285,7 +285,7 @@ func TestTheConnectionSecret(t *testing.T) {
 }
 
 func TestTheConfigMapNamesEveryMember(t *testing.T) {
-	b := blueprint(t, func(b *manifests.Builder) { b.InUse = []model.Version{etcdtest.Version(t, "3.5.35")} })
+	b := builder(t, func(b *manifests.Builder) { b.InUse = []model.Version{etcdtest.Version(t, "3.5.35")} })
 	data, err := b.ConfigData(b.Record)
 	if err != nil {
 		t.Fatal(err)

@@ -10,7 +10,7 @@ import (
 )
 
 func TestSettingsAreReadBack(t *testing.T) {
-	b := blueprint(t, nil)
+	b := builder(t, nil)
 	b.Cluster.Spec.Config = etcdtest.Config()
 	before := model.SettingsOf(b.Cluster.Spec)
 	text, err := before.Encode()

@@ -25,7 +25,7 @@ func TestTheBackupBeforeAnUpgrade(t *testing.T) {
 		"on the claim of the cluster":    {nil, v1alpha1.BackupDestination{URL: "pvc://orders-snapshot/upgrades"}, v1alpha1.DeletionDelete},
 		"at a destination of the user's": {&v1alpha1.EtcdUpgradeSpec{Destination: s3}, *s3, v1alpha1.DeletionRetain},
 	} {
-		b := blueprint(t, func(b *manifests.Builder) { b.Cluster.Spec.Upgrade = tc.upgrade }).Backup(take)
+		b := builder(t, func(b *manifests.Builder) { b.Cluster.Spec.Upgrade = tc.upgrade }).Backup(take)
 		want := v1alpha1.BackupSpec{
 			Cluster: v1alpha1.ClusterReference{Kind: v1alpha1.KindEtcdCluster, Name: "orders"}, Destination: tc.to,
 			DeletionPolicy: &tc.data, Verify: ptr.To(true),
@@ -45,7 +45,7 @@ func TestTheBackupBeforeAnUpgrade(t *testing.T) {
 
 func TestTheClaimOfTheSnapshots(t *testing.T) {
 	for policy, owners := range map[v1alpha1.DeletionPolicy]int{v1alpha1.DeletionRetain: 0, v1alpha1.DeletionDelete: 1} {
-		b := blueprint(t, func(b *manifests.Builder) { b.Storage.DeletionPolicy, b.Storage.ClassName = &policy, ptr.To("fast") })
+		b := builder(t, func(b *manifests.Builder) { b.Storage.DeletionPolicy, b.Storage.ClassName = &policy, ptr.To("fast") })
 		claim, err := kube.Convert[corev1.PersistentVolumeClaim](b.SnapshotClaim())
 		if err != nil {
 			t.Fatal(err)
