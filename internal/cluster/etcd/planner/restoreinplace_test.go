@@ -22,8 +22,8 @@ func theUndo() *model.InPlaceRestore {
 	}
 }
 
-// anew is a cluster that begins anew, in a phase of that.
-func anew(phase model.RecoveryPhase, change func(*model.State)) model.State {
+// restoring is a cluster in a phase of a restore in place.
+func restoring(phase model.RecoveryPhase, change func(*model.State)) model.State {
 	return settled(func(s *model.State) {
 		restore := theUndo().Restore
 		s.Record.Recovery = model.Recovery{Incident: undo, Phase: phase, Since: simNow, Restore: &restore}
@@ -35,7 +35,7 @@ func anew(phase model.RecoveryPhase, change func(*model.State)) model.State {
 
 // allEnded is one whose members have all ended.
 func allEnded(change func(*model.State)) model.State {
-	return anew(model.RecoveryHeld, func(s *model.State) {
+	return restoring(model.RecoveryHeld, func(s *model.State) {
 		s.Members, s.Auth = nil, nil
 		for i := range s.Pods {
 			p := &s.Pods[i]
@@ -47,7 +47,7 @@ func allEnded(change func(*model.State)) model.State {
 	})
 }
 
-func TestNextBeginsAnew(t *testing.T) {
+func TestNextRestoresInPlace(t *testing.T) {
 	confirmed := func(change func(*model.State)) model.State {
 		return settled(func(s *model.State) {
 			s.Want.RestoreInPlace = theUndo()
@@ -64,7 +64,7 @@ func TestNextBeginsAnew(t *testing.T) {
 		restore.Bump = bump
 		return steps.SetRecovery{To: model.Recovery{Incident: undo, Phase: model.RecoveryHeld, Since: simNow, Restore: &restore}}
 	}
-	started := anew(model.RecoveryStarted, nil).Record.Recovery
+	started := restoring(model.RecoveryStarted, nil).Record.Recovery
 	first := steps.DeletePod{Name: "orders-0", UID: "uid-orders-0", ResourceVersion: "7"}
 	for name, tc := range map[string]planRow{
 		"it is written down first":          {state: confirmed(nil), step: begun(model.RestoreBump), says: "Restore undo is confirmed: all members end"},
@@ -106,12 +106,12 @@ func TestNextBeginsAnew(t *testing.T) {
 			state: unfillable(nil), reason: steps.ReasonRestoring, says: "delete this Restore and confirm another one): orders-0 is held back",
 		},
 		"a stuck pod without a volume does not hold it up": {state: confirmed(stickFirst), step: first, says: "cannot pull its image"},
-		"nor once it has begun":                            {state: anew(model.RecoveryHeld, stickFirst), step: first},
+		"nor once it has begun":                            {state: restoring(model.RecoveryHeld, stickFirst), step: first},
 		"unless nobody has confirmed anything": {
 			state:  settled(stickFirst),
 			reason: planner.ReasonRollout, stalled: true, says: "delete the pod yourself to accept that",
 		},
-		"all members end":                 {state: anew(model.RecoveryHeld, nil), step: first, says: "because the cluster begins anew with orders-1"},
+		"all members end":                 {state: restoring(model.RecoveryHeld, nil), step: first, says: "because the cluster begins anew with orders-1"},
 		"one that ends is waited for":     {state: allEnded(func(s *model.State) { s.Pods[0].Terminating = true }), reason: steps.ReasonRestoring, says: "orders-0 is being deleted"},
 		"unless its node is gone":         {state: allEnded(func(s *model.State) { s.Pods[0].Terminating, s.Pods[0].Gone = true, true }), step: steps.DeletePod{Name: "orders-0", UID: "uid-orders-0", ResourceVersion: "7", Gone: true}},
 		"a pod that is not there, too":    {state: allEnded(func(s *model.State) { s.Pods = s.Pods[1:] }), reason: steps.ReasonRestoring, says: "orders-0 has no pod yet"},
@@ -129,23 +129,24 @@ func TestNextBeginsAnew(t *testing.T) {
 		"no client comes before":    {state: founding(started, func(s *model.State) { s.Members = nil; s.Pods[0].Drained = true }), reason: steps.ReasonRestoring},
 		"the identity comes first":  {state: founding(started, nil), step: steps.RecordClusterID{ClusterID: settled(nil).Record.ClusterID}},
 		"then authentication":       {state: founded(started, func(s *model.State) { s.Auth.Enabled = false }), step: steps.EnableAuth{Pod: "orders-1"}},
-		"then it is over":           {state: founded(started, nil), step: steps.SetRecovery{To: anew(model.RecoveryOver, nil).Record.Recovery}, says: model.CopyName(undo)},
-		"and clients come back":     {state: anew(model.RecoveryOver, func(s *model.State) { s.Pods[0].Drained = true }), step: steps.ServeAgain{Pod: "orders-0", UID: "uid-orders-0"}},
+		"then it is over":           {state: founded(started, nil), step: steps.SetRecovery{To: restoring(model.RecoveryOver, nil).Record.Recovery}, says: model.CopyName(undo)},
+		"and clients come back":     {state: restoring(model.RecoveryOver, func(s *model.State) { s.Pods[0].Drained = true }), step: steps.ServeAgain{Pod: "orders-0", UID: "uid-orders-0"}},
 	} {
 		t.Run(name, func(t *testing.T) { tc.Check(t) })
 	}
 }
 
-// stickFirst has no quorum answer, and a pod without a volume that cannot start before it is made anew.
+// stickFirst has no quorum answer, and a pod without a volume that cannot start before it is
+// recreated.
 func stickFirst(s *model.State) {
 	s.Want.Persistent, s.Members, s.Auth = false, nil, nil
 	p := &s.Pods[0]
 	p.Status, p.Ready, p.Stuck, p.TemplateHash, p.Problem = nil, false, true, "old", "cannot pull its image"
 }
 
-// unfillable is a cluster whose members cannot be filled from the backup that they begin anew with.
+// unfillable is a cluster whose members cannot be filled from the backup of a restore in place.
 func unfillable(change func(*model.State)) model.State {
-	return founding(anew(model.RecoveryStarted, nil).Record.Recovery, func(s *model.State) {
+	return founding(restoring(model.RecoveryStarted, nil).Record.Recovery, func(s *model.State) {
 		s.Members, s.Auth = nil, nil
 		for i := range s.Pods {
 			p := &s.Pods[i]
@@ -157,14 +158,14 @@ func unfillable(change func(*model.State)) model.State {
 	})
 }
 
-// begunAs begins anew with another Restore.
+// begunAs is the first step of the restore in place of another Restore.
 func begunAs(token string) steps.SetRecovery {
 	restore := theUndo().Restore
 	restore.Token, restore.Bump = token, 2*model.RestoreBump
 	return steps.SetRecovery{To: model.Recovery{Incident: undo, Phase: model.RecoveryHeld, Since: simNow, Restore: &restore}}
 }
 
-// founding is a cluster whose members are being founded anew.
+// founding is a cluster whose members found it from a backup.
 func founding(r model.Recovery, change func(*model.State)) model.State {
 	return settled(func(s *model.State) {
 		s.Record.Recovery, s.Record.Restore, s.Record.Bootstrap, s.Record.ClusterID = r, r.Restore, model.BootstrapNew, 0
@@ -185,7 +186,7 @@ func founded(r model.Recovery, change func(*model.State)) model.State {
 
 func TestTheRecordSaysWhatItBeginsWith(t *testing.T) {
 	r := *allEnded(nil).Record
-	steps.StartRestore{To: anew(model.RecoveryStarted, nil).Record.Recovery}.Edit(&r)
+	steps.StartRestore{To: restoring(model.RecoveryStarted, nil).Record.Recovery}.Edit(&r)
 	back, err := model.ParseRecord(r.Data())
 	if err != nil || !back.RestoresFrom("undo-uid") || back.RestoredFrom("undo-uid") || !back.RestoresInPlace() || !back.Restores() || back.InitialBackup().Directory != "orders-1" {
 		t.Fatalf("%+v %v", back, err)
@@ -196,9 +197,9 @@ func TestTheRecordSaysWhatItBeginsWith(t *testing.T) {
 	}
 }
 
-func TestGateOfAClusterThatBeginsAnew(t *testing.T) {
+func TestGateOfAClusterThatIsRestoredInPlace(t *testing.T) {
 	in := func(phase model.RecoveryPhase, disk gate.Disk, epoch string) gate.Input {
-		s := founding(anew(phase, nil).Record.Recovery, nil)
+		s := founding(restoring(phase, nil).Record.Recovery, nil)
 		return gate.Input{Self: s.Want.Peers[1], Record: *s.Record, Disk: disk, Epoch: epoch, Log: &model.LogEnd{Term: 2, Index: 9}}
 	}
 	for name, tc := range map[string]struct {
@@ -230,7 +231,7 @@ func TestVersionsThatABackupSuits(t *testing.T) {
 	if text := model.Replaces(3, false, "abc123"); !strings.Contains(text, "no spec.storage") {
 		t.Error(text)
 	}
-	if since := anew(model.RecoveryHeld, nil).Record.Recovery.Since; !since.Equal(since.Truncate(time.Second)) {
+	if since := restoring(model.RecoveryHeld, nil).Record.Recovery.Since; !since.Equal(since.Truncate(time.Second)) {
 		t.Error(since)
 	}
 }

@@ -110,13 +110,13 @@ func (s *sim) change(edit func(*model.Record)) bool {
 	}
 	r := *s.record
 	edit(&r)
-	if r.ClusterID == 0 && s.record.ClusterID != 0 { // It begins anew.
+	if r.ClusterID == 0 && s.record.ClusterID != 0 { // A restore in place starts.
 		s.forget()
 		s.recorded, s.diskLost = 0, false
 	}
 	s.record = &r
-	if s.anew != nil && r.RestoredFrom(s.anew.Restore.Token) {
-		s.anew = nil // It is complete.
+	if s.inPlace != nil && r.RestoredFrom(s.inPlace.Restore.Token) {
+		s.inPlace = nil // It is complete.
 	}
 	return !s.write()
 }

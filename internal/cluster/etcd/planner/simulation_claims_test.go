@@ -73,7 +73,7 @@ func (s *sim) loseClaims() (reason, bad string) {
 
 // rest takes turns without faults until something has held for five of them.
 func (s *sim) rest(holds func() bool) string {
-	s.upkeep.calm = true
+	s.maintenance.calm = true
 	for held, turns := 0, 0; held < 5; turns++ {
 		if turns == 600 {
 			return "it does not come to rest: " + s.plan.Message

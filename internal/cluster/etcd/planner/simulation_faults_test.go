@@ -19,7 +19,7 @@ func (s *sim) user() string {
 		if p.process == nil || p.drained || !s.net.Voting(p.process) {
 			continue
 		}
-		if s.upkeep.calm && p.disk.Size() >= s.net.Quota {
+		if s.maintenance.calm && p.disk.Size() >= s.net.Quota {
 			return "" // It would be full again.
 		}
 		s.values++
@@ -136,16 +136,16 @@ func (s *sim) propose(p *simPod) {
 
 // restore asks for what the cluster has to come back, or does not any more.
 func (s *sim) restore() {
-	if s.anew != nil || s.record == nil || s.record.ClusterID == 0 {
+	if s.inPlace != nil || s.record == nil || s.record.ClusterID == 0 {
 		s.note("what is to be restored is gone")
-		s.anew = nil
+		s.inPlace = nil
 		return
 	}
 	s.restores++
 	token := fmt.Sprint("restore-", s.restores)
 	s.backup[token] = slices.Clone(s.net.Acked[s.record.ClusterID])
 	s.note("%s is confirmed: %d values", token, len(s.backup[token]))
-	s.anew = &model.InPlaceRestore{Noun: token, Plan: token, Restore: model.Restore{Directory: token, Token: token}}
+	s.inPlace = &model.InPlaceRestore{Noun: token, Plan: token, Restore: model.Restore{Directory: token, Token: token}}
 }
 
 func (s *sim) changeTemplate() {
@@ -239,10 +239,10 @@ func (s *sim) recreate() {
 	s.record, s.set, s.stale, s.recorded, s.open = nil, nil, nil, 0, false
 	s.snapshots.backups = nil
 	s.uid++
-	if s.anew != nil { // For another cluster it is another plan, and makes another one.
-		token := fmt.Sprintf("%s-%d", s.anew.Noun, s.uid)
-		s.backup[token] = s.backup[s.anew.Restore.Token]
-		s.anew = &model.InPlaceRestore{Noun: s.anew.Noun, Plan: token, Restore: model.Restore{Directory: s.anew.Noun, Token: token}}
+	if s.inPlace != nil { // For another cluster it is another plan, and makes another one.
+		token := fmt.Sprintf("%s-%d", s.inPlace.Noun, s.uid)
+		s.backup[token] = s.backup[s.inPlace.Restore.Token]
+		s.inPlace = &model.InPlaceRestore{Noun: s.inPlace.Noun, Plan: token, Restore: model.Restore{Directory: s.inPlace.Noun, Token: token}}
 	}
 	if s.rng.IntN(3) == 0 {
 		s.size = []int{1, 3, 5, 7}[s.rng.IntN(4)]

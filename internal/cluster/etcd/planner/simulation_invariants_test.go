@@ -16,14 +16,14 @@ func (s *sim) judge(step cluster.Step) {
 	if _, opens := step.(steps.LetClientsIn); opens && s.recorded == 0 {
 		s.badPolicy = "clients are let in before the identity of the cluster is recorded"
 	}
-	s.judgeUpkeep(step)
+	s.judgeMaintenance(step)
 	switch step := step.(type) {
 	case steps.SetRecovery:
 		if step.To.Phase == model.RecoveryHeld && step.To.Restore == nil && !s.hopeless() {
 			s.badPolicy = "a quorum is given up although its disks are there"
 		}
 	case steps.StartRestore:
-		s.judgeAnew()
+		s.judgeRestoreInPlace()
 	case steps.Hibernate:
 		if !s.persistent {
 			s.badPolicy = "the pods are to end, and the data with them"
@@ -39,8 +39,8 @@ func (s *sim) judge(step cluster.Step) {
 	}
 }
 
-// judgeAnew wants no member to run when the cluster gives its identity up.
-func (s *sim) judgeAnew() {
+// judgeRestoreInPlace wants no member to run when the cluster gives its identity up.
+func (s *sim) judgeRestoreInPlace() {
 	for _, p := range slices.Concat(slices.Collect(maps.Values(s.pods)), slices.Collect(maps.Values(s.orphans))) {
 		if p.process != nil && !s.moved() {
 			s.badPolicy = fmt.Sprintf("the cluster begins anew while %s runs", p.name)
@@ -48,7 +48,7 @@ func (s *sim) judgeAnew() {
 	}
 }
 
-// ending reports whether all members are to end, because the cluster begins anew.
+// ending reports whether all members are to end, because of a restore in place.
 func (s *sim) ending() bool {
 	return s.record != nil && s.record.Recovery.Restore != nil && s.record.Recovery.Phase == model.RecoveryHeld
 }
@@ -84,7 +84,7 @@ func (s *sim) voting(of *simPod) int {
 // judgeClaim wants no data to be deleted that a member of the quorum still has.
 func (s *sim) judgeClaim(step steps.DeleteClaim) {
 	for i, c := range s.claims {
-		former := slices.Contains(s.net.Led[:s.lineage], c.disk.ClusterID) // The cluster has begun anew since.
+		former := slices.Contains(s.net.Led[:s.lineage], c.disk.ClusterID) // It was restored in place since.
 		if cluster.Claim("orders", i) != step.Name || fmt.Sprint(c.uid) != step.UID || s.moved() || !c.disk.HasLog || former || (c.lost && s.ending()) {
 			continue
 		}

@@ -15,8 +15,8 @@ import (
 // simUnit is what a write takes of a database in a simulation.
 const simUnit = 64 << 20
 
-// simUpkeep is what a simulation knows of maintenance.
-type simUpkeep struct {
+// simMaintenance is what a simulation knows of maintenance.
+type simMaintenance struct {
 	policy model.Policy
 	// begun is what the operator remembers of the defragmentations that it began, by the UID of the pod.
 	begun map[string]*model.Defragmentation
@@ -24,17 +24,17 @@ type simUpkeep struct {
 	calm bool
 }
 
-func (s *sim) newUpkeep() simUpkeep {
+func (s *sim) newMaintenance() simMaintenance {
 	s.net.Unit, s.net.Quota = simUnit, int64(5+s.rng.IntN(12))
 	p := model.Policy{Defragment: s.rng.IntN(6) > 0, MinFree: 2 * simUnit, Quota: s.net.Quota * simUnit, KeepsHistory: s.rng.IntN(6) == 0}
 	s.note("quota %d writes, defragment %t, keeps history %t", s.net.Quota, p.Defragment, p.KeepsHistory)
-	return simUpkeep{policy: p, begun: map[string]*model.Defragmentation{}}
+	return simMaintenance{policy: p, begun: map[string]*model.Defragmentation{}}
 }
 
 // examine asks what is asked for with an alarm. An operator that does not know of a defragmentation has not been there for as long as it takes.
 func (s *sim) examine(st *model.State, v *simView, c *etcdfake.Client) {
 	for _, p := range s.pods {
-		if p.process != nil && p.process.Busy && s.upkeep.begun[p.uid] == nil {
+		if p.process != nil && p.process.Busy && s.maintenance.begun[p.uid] == nil {
 			st.Maintenance.Since = simNow
 		}
 	}
@@ -67,7 +67,7 @@ func (s *sim) maintain(step cluster.Step) bool {
 	case steps.Defragment:
 		if p := s.pods[step.Pod]; p != nil && p.process != nil {
 			p.process.Busy = true
-			s.upkeep.begun[p.uid] = &model.Defragmentation{Begin: simNow}
+			s.maintenance.begun[p.uid] = &model.Defragmentation{Begin: simNow}
 		}
 		return !s.write()
 	case steps.Compact:
@@ -94,14 +94,14 @@ func (s *sim) finishDefragmentations() {
 			p.process.FinishDefragmentation()
 			s.note("%s is defragmented", p.name)
 		}
-		if d := s.upkeep.begun[p.uid]; d != nil && (p.process == nil || !p.process.Busy) {
+		if d := s.maintenance.begun[p.uid]; d != nil && (p.process == nil || !p.process.Busy) {
 			d.End = simNow.Add(-2 * time.Hour) // Time stands still here, and must not keep the next one from beginning.
 		}
 	}
 }
 
-// judgeUpkeep checks a defragmentation against the true state of the world.
-func (s *sim) judgeUpkeep(step cluster.Step) {
+// judgeMaintenance checks a defragmentation against the true state of the world.
+func (s *sim) judgeMaintenance(step cluster.Step) {
 	d, ok := step.(steps.Defragment)
 	if !ok {
 		return
@@ -130,7 +130,7 @@ func (s *sim) judgeUpkeep(step cluster.Step) {
 
 // disturb makes history out of data, or raises an alarm for nothing.
 func (s *sim) disturb(p *simPod) {
-	if s.upkeep.calm {
+	if s.maintenance.calm {
 		return
 	}
 	switch s.rng.IntN(20) {
@@ -151,7 +151,7 @@ func (s *sim) disturb(p *simPod) {
 
 // curable reports whether an alarm can be cured by the operator: no member is out of reach, and no database full of data.
 func (s *sim) curable() bool {
-	if !s.upkeep.policy.Defragment || len(s.pods) < s.size {
+	if !s.maintenance.policy.Defragment || len(s.pods) < s.size {
 		return false
 	}
 	for _, p := range s.pods {
@@ -159,7 +159,7 @@ func (s *sim) curable() bool {
 			return false
 		}
 		left := p.disk.Live()
-		if s.upkeep.policy.KeepsHistory {
+		if s.maintenance.policy.KeepsHistory {
 			left = p.disk.InUse()
 		}
 		if 100*left >= 85*s.net.Quota {

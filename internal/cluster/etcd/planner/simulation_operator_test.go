@@ -138,7 +138,7 @@ func (s *sim) observe(v *simView) model.State {
 		},
 		Record: v.record, Claims: v.claims, Open: v.open, Now: simNow,
 	}
-	st.Want.Maintenance = s.upkeep.policy
+	st.Want.Maintenance = s.maintenance.policy
 	st.Want.Storage, st.Want.StorageQuota = s.storage, s.storage.Size
 	made := s.storage
 	if v.set != nil {
@@ -153,7 +153,7 @@ func (s *sim) observe(v *simView) model.State {
 		st.Want.Version, st.Want.Settings = s.target(*v.record).release, settings.String()
 		st.Want.TemplateHash = settings.hash(v.quota(made, len(v.record.Members)), !r.Secure || r.Both, r.UsesTLS())
 	}
-	st.Want.RestoreInPlace = s.anew
+	st.Want.RestoreInPlace = s.inPlace
 	s.observeSnapshot(&st, v)
 	for i := range v.pods {
 		st.Pods = append(st.Pods, s.observePod(&v.pods[i], st.Record))
@@ -204,7 +204,7 @@ func (s *sim) observePod(p *simPod, record *model.Record) model.Pod {
 		Plain: p.plain, TLS: p.tls,
 		Age: s.age(p.born), EverRan: p.everRan,
 		Stuck: s.stuck(p), Gate: p.gate, Fatal: p.fatal, Full: p.full, Agreed: p.agreed,
-		Drained: p.drained, Defragmentation: s.upkeep.begun[p.uid],
+		Drained: p.drained, Defragmentation: s.maintenance.begun[p.uid],
 	}
 	if out.Stuck {
 		out.Problem = "cannot be scheduled"

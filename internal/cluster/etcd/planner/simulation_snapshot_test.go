@@ -110,7 +110,7 @@ func (s *sim) judgeDrop(dropped simBackup) {
 // that runs.
 func (s *sim) runBackups() {
 	s.snapshots.backups = slices.DeleteFunc(s.snapshots.backups, func(b simBackup) bool {
-		gone := !s.upkeep.calm && s.rng.IntN(60) == 0
+		gone := !s.maintenance.calm && s.rng.IntN(60) == 0
 		if gone {
 			s.note("fault: somebody deletes %s", b.uid)
 		}
@@ -119,10 +119,10 @@ func (s *sim) runBackups() {
 	for i := range s.snapshots.backups {
 		b := &s.snapshots.backups[i]
 		switch {
-		case b.failed && s.upkeep.calm && b.destination > 0:
+		case b.failed && s.maintenance.calm && b.destination > 0:
 			b.leaving = true // A human does as the message says.
 		case b.leaving || b.ended > 0:
-		case s.rng.IntN(4) == 0 && !s.upkeep.calm:
+		case s.rng.IntN(4) == 0 && !s.maintenance.calm:
 			b.ended, b.failed = s.turns, true
 			s.note("fault: %s fails", b.uid)
 		case b.stored == 0 && s.rng.IntN(2) == 0 && s.anyVoting():

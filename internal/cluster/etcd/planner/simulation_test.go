@@ -58,23 +58,24 @@ type sim struct {
 	// seen is what it decided on last.
 	seen *simView
 
-	pods0     int
-	budget    int // writes until the operator crashes; negative: it does not
-	writes    int
-	values    int
-	diskLost  bool
-	recorded  uint64
-	authSeen  map[uint64]bool
-	lineage   int // clusters that may have led when this life of the data began
-	badPolicy string
-	plan      cluster.Plan
-	turns     int
-	upkeep    simUpkeep
-	snapshots simSnapshots
+	pods0       int
+	budget      int // writes until the operator crashes; negative: it does not
+	writes      int
+	values      int
+	diskLost    bool
+	recorded    uint64
+	authSeen    map[uint64]bool
+	lineage     int // clusters that may have led when this life of the data began
+	badPolicy   string
+	plan        cluster.Plan
+	turns       int
+	maintenance simMaintenance
+	snapshots   simSnapshots
 
 	hibernated bool
-	// anew is the backup that the cluster is to begin anew with, nil for none, and backup what is in it.
-	anew     *model.InPlaceRestore
+	// inPlace is the backup that the cluster is to be restored from in place, nil for none, and
+	// backup what is in it.
+	inPlace  *model.InPlaceRestore
 	backup   map[string][]string
 	restores int
 	// cordoned are the ordinals whose node is being emptied.
@@ -117,7 +118,7 @@ func newSim(seed uint64) *sim {
 	if s.rng.IntN(6) == 0 {
 		s.bad[0] = true
 	}
-	s.upkeep, s.snapshots = s.newUpkeep(), s.newSnapshots()
+	s.maintenance, s.snapshots = s.newMaintenance(), s.newSnapshots()
 	if s.persistent {
 		s.storage = s.anyStorage()
 	}
@@ -178,7 +179,7 @@ func (s *sim) turn() string {
 	s.plan = plan
 	if !alive {
 		s.note("the operator crashed")
-		s.budget, s.stale, s.upkeep.begun = -1, nil, map[string]*model.Defragmentation{}
+		s.budget, s.stale, s.maintenance.begun = -1, nil, map[string]*model.Defragmentation{}
 	}
 	if s.rng.IntN(4) == 0 {
 		s.stale = nil
@@ -198,7 +199,7 @@ func (s *sim) turn() string {
 // quiet ends all faults and expects the world to come to rest as specified, or with a reason why not.
 func (s *sim) quiet() string {
 	s.note("all faults end")
-	s.budget, s.stale, s.upkeep.calm = -1, nil, true
+	s.budget, s.stale, s.maintenance.calm = -1, nil, true
 	s.template++ // A good template: whatever was bad has been repaired.
 	if slices.Contains(absent, s.release) || (s.record != nil && slices.Contains(absent, s.record.Version)) {
 		s.release = s.remedy()

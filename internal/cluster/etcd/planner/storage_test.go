@@ -12,8 +12,9 @@ import (
 
 const gi = 1 << 30
 
-// stored is a settled cluster of three members with volumes of 1Gi in the class slow; orders-1 leads. Its specification asks for
-// what is given, and its StatefulSet has been made anew for that already.
+// stored is a settled cluster of three members with volumes of 1Gi in the class slow; orders-1
+// leads. Its specification asks for what is given, and its StatefulSet has been recreated for that
+// already.
 func stored(want model.Storage, change func(*model.State)) model.State {
 	return settled(func(s *model.State) {
 		s.Want.Storage, s.Want.StorageQuota = want, want.Size/2
