@@ -149,7 +149,7 @@ func TestServersThatDoNotAnswerAreUnknown(t *testing.T) {
 }
 
 // What is remembered is that of the servers that there are.
-func TestAVigilForgetsShardsThatAreGone(t *testing.T) {
+func TestADetectorForgetsShardsThatAreGone(t *testing.T) {
 	var g anomalies.Detector
 	watch(&g, 2, nil)
 	for i := range 50 {

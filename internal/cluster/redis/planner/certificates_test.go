@@ -7,7 +7,7 @@ import (
 	"github.com/quorate/quorate/internal/cluster/redis/manifests"
 )
 
-func TestServersReadTheirCertificateAnewUntilTheyShowIt(t *testing.T) {
+func TestServersReloadTheirCertificateUntilTheyShowIt(t *testing.T) {
 	for name, tc := range map[string]struct {
 		spoil func(*fixture)
 		want  string
@@ -73,7 +73,7 @@ func TestServersReadTheirCertificateAnewUntilTheyShowIt(t *testing.T) {
 	}
 }
 
-func TestReplicatedServersReadTheirCertificateAnewWhoeverIsAway(t *testing.T) {
+func TestReplicatedServersReloadTheirCertificateWhileOthersAreAway(t *testing.T) {
 	for name, spoil := range map[string]func(*fixture){
 		"a server is away":   func(f *fixture) { f.pod("c-0-2").Node = nil },
 		"a pod is not ready": func(f *fixture) { f.pod("c-0-2").Ready = false },

@@ -65,8 +65,9 @@ func unused(since time.Time) []model.Exposure {
 	}
 }
 
-// TestAGhostIsKnownByItsDoor: which pod a node was the server of is found out by where it was reached.
-func TestAGhostIsKnownByItsDoor(t *testing.T) {
+// TestADepartedNodeIsKnownByItsEndpoint: the pod that a departed node ran in follows from the
+// address that it announced.
+func TestADepartedNodeIsKnownByItsEndpoint(t *testing.T) {
 	f := entered()
 	f.Doors = append(f.Doors, model.Door{Pod: "c-2-1", Announcement: model.Announcement{Host: "c-2-1.lb.example.com"}})
 	v := model.NewView(f.State)

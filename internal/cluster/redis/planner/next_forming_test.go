@@ -213,12 +213,12 @@ func TestNextIntroducesServers(t *testing.T) {
 func TestNextForgetsDeadNodes(t *testing.T) {
 	rows.Run(t, map[string]row{
 		"a dead node without slots and replicas is forgotten": {
-			state: formed(), spoil: ghostOfReplica,
+			state: formed(), spoil: departedReplica,
 			step: steps.Forget{ID: "ghost", Pods: []string{"c-0-0", "c-0-1", "c-1-0", "c-1-1", "c-2-0", "c-2-1"}},
 		},
 		"a replica that was away while others got what its primary had follows those": {
 			state: formed(), spoil: func(f *fixture) {
-				ghostOfReplica(f)
+				departedReplica(f)
 				f.views(id("c-1-1"), func(p *model.Peer) { p.PrimaryID = "ghost" })
 				f.unlink("c-1-1")
 			},
@@ -226,7 +226,7 @@ func TestNextForgetsDeadNodes(t *testing.T) {
 		},
 		"a replica that was away may follow the new owner without a command": {
 			state: formed(), spoil: func(f *fixture) {
-				ghostOfReplica(f)
+				departedReplica(f)
 				f.views(id("c-1-1"), func(p *model.Peer) { p.PrimaryID = "ghost" })
 				f.unlink("c-1-1")
 				f.pod("c-1-1").Node.LinkDown = 10 * time.Second
@@ -235,13 +235,13 @@ func TestNextForgetsDeadNodes(t *testing.T) {
 		},
 		"a node that may be alive is not forgotten": {
 			state: formed(), spoil: func(f *fixture) {
-				ghostOfReplica(f)
+				departedReplica(f)
 				f.pod("c-0-0").Node.Peers[6].Failed = false
 			},
 			reason: ReasonGossip,
 		},
 		"no node is forgotten while a server is unknown": {
-			state: formed(), spoil: func(f *fixture) { ghostOfReplica(f); f.pod("c-2-1").Node = nil },
+			state: formed(), spoil: func(f *fixture) { departedReplica(f); f.pod("c-2-1").Node = nil },
 			reason: ReasonUnreachable,
 		},
 	})

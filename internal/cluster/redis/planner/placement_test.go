@@ -226,7 +226,8 @@ func (f *fixture) triple() *fixture {
 	return f
 }
 
-// A primary that was replaced while it was away copies its heir, and is taken for a primary all the same (seen in Valkey 8.1.1).
+// TestReplaceStrayed: a primary that was replaced while it was away copies its successor, and yet
+// is listed as a primary (seen in Valkey 8.1.1).
 func TestReplaceStrayed(t *testing.T) {
 	stray := func(f *fixture) {
 		f.views(id("c-1-1"), func(p *model.Peer) { p.Replica, p.PrimaryID = false, "" })

@@ -117,7 +117,8 @@ func (f *fixture) seenAsPrimary(name string, by ...string) {
 	}
 }
 
-// replaceDisk makes a pod a new, isolated node, and its old id a ghost that the others know.
+// replaceDisk makes a pod a new, isolated node, and its old id a departed node that the others
+// know.
 func (f *fixture) replaceDisk(name string) {
 	p := f.pod(name)
 	p.Addr.IP = "10.9.9.9"
@@ -293,7 +294,7 @@ func outdate(f *fixture) {
 	}
 }
 
-func ghostOfReplica(f *fixture) {
+func departedReplica(f *fixture) {
 	for i := range f.Pods {
 		f.Pods[i].Node.Peers = append(f.Pods[i].Node.Peers, model.Peer{ID: "ghost", Replica: true, PrimaryID: id("c-1-0"), Failed: true})
 	}

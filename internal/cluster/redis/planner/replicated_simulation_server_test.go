@@ -264,7 +264,7 @@ func (p *repServer) FailoverTo(_ context.Context, a model.Address) error {
 		o.replicate()
 	}
 	p.primary, p.asks = false, a
-	if p.sim.faults && p.sim.chance(6) { // The heir stands still before it says that it leads.
+	if p.sim.faults && p.sim.chance(6) { // The candidate stands still before it reports that it leads.
 		if p.sim.chance(2) {
 			o.lead()
 		}

@@ -69,11 +69,11 @@ func BenchmarkStatus(b *testing.B) {
 		s := settledOf(b, shards, 3)
 		b.Run(fmt.Sprintf("shards=%d", shards), func(b *testing.B) {
 			b.ReportAllocs()
-			var vigil anomalies.Detector
+			var detector anomalies.Detector
 			for b.Loop() {
 				Status(s, &v1alpha1.RedisClusterStatus{})
 				Conditions(s, cluster.Plan{}, nil)
-				vigil.Next(s)
+				detector.Next(s)
 			}
 		})
 	}

@@ -21,7 +21,7 @@ func (s *simulation) delete(p *simPod, loseDisk bool, ticks int) {
 			s.claimsGone++
 		}
 		if loseDisk || p.emptied || p.claimDeleted {
-			s.mourn(p)
+			s.writeOff(p)
 			s.net.Remove(p.server)
 			p.server = nil
 			if !slices.ContainsFunc(s.present(), func(o *simPod) bool { return o.server != nil }) {
@@ -86,8 +86,9 @@ func (s *simulation) bury() {
 	clear(s.home)
 }
 
-// mourn judges whether a cluster can get over the loss of a disk, and writes off what nobody else has.
-func (s *simulation) mourn(p *simPod) {
+// writeOff judges whether a cluster can get over the loss of a disk, and writes off what no other
+// server has.
+func (s *simulation) writeOff(p *simPod) {
 	if s.podsStay {
 		s.checkNoLoss(p)
 	}
@@ -225,7 +226,7 @@ func (s *simulation) kill(p *simPod, ticks int) {
 	}
 	if !s.podsStay && p.server.StartedEmpty() && s.rnd.IntN(4) == 0 {
 		s.log("fault: so is its data")
-		s.mourn(p)
+		s.writeOff(p)
 		clear(p.server.Data)
 		for k := range sampleKeys {
 			p.emptied = p.emptied || (s.owner(k.Slot) == p.server && s.visible(k) < s.acked[k])
