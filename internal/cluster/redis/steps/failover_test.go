@@ -79,7 +79,7 @@ type handOverRow struct {
 	heir, former part
 	told         []string
 	fails        string
-	// refused says that the heir did not stand for election.
+	// refused says that the candidate did not start an election.
 	refused bool
 	// ends says that the operator is told to end meanwhile.
 	ends bool
@@ -114,7 +114,8 @@ func (r handOverRow) Check(t *testing.T) {
 	})
 }
 
-// A hand-over that is not decided soon holds the writes of the former primary until its heir has said what it is.
+// TestWritesAreHeldUntilAHandOverIsDecided: a hand-over that is not decided soon holds the writes
+// of the former primary until the candidate has reported its role.
 func TestWritesAreHeldUntilAHandOverIsDecided(t *testing.T) {
 	t.Parallel()
 	after := func(d time.Duration) func(time.Duration) bool {

@@ -53,8 +53,8 @@ func (c *carrier) Send(_ context.Context, _ model.Address, batches [][]model.Key
 	return nil, nil
 }
 
-// TestAMoveEndsWithItsServers: a server that started anew may have lost what it had, and is not asked what it owns. One that stood still may
-// have been replaced.
+// TestAMoveEndsWithItsServers: a server that restarted may have lost what it had, and is not asked
+// what it owns. One that stood still may have been replaced.
 func TestAMoveEndsWithItsServers(t *testing.T) {
 	for name, tc := range map[string]struct {
 		before func(from, to *carrier)
