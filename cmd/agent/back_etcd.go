@@ -5,14 +5,15 @@ import (
 	"errors"
 	"flag"
 	"fmt"
-	"github.com/quorate/quorate/internal/cluster/etcd/config"
-	"github.com/quorate/quorate/internal/cluster/etcd/model"
 	"io"
 	"io/fs"
 	"os"
 	"path/filepath"
 	"strings"
 	"syscall"
+
+	"github.com/quorate/quorate/internal/cluster/etcd/config"
+	"github.com/quorate/quorate/internal/cluster/etcd/model"
 )
 
 // takenBack begins the names of directories with what a member had until something else was taken back.

@@ -2,13 +2,14 @@ package main
 
 import (
 	"errors"
-	"github.com/quorate/quorate/internal/cluster/etcd/model"
 	"io"
 	"os"
 	"path/filepath"
 	"strings"
 	"syscall"
 	"testing"
+
+	"github.com/quorate/quorate/internal/cluster/etcd/model"
 )
 
 func TestAMemberGetsBackWhatItHadBeforeARestore(t *testing.T) {

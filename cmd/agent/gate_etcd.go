@@ -220,7 +220,7 @@ func (g etcdGate) release(ctx context.Context, d gate.Decision, record model.Rec
 	if err != nil {
 		return err
 	}
-	raw, err := os.ReadFile(filepath.Join(g.configDir, config.ConfigKey(g.self, v)))
+	raw, err := os.ReadFile(filepath.Join(g.configDir, config.MemberKey(g.self, v)))
 	if err != nil {
 		return fmt.Errorf("read the configuration: %w", err)
 	}

@@ -1,10 +1,11 @@
 package main
 
 import (
-	"github.com/quorate/quorate/internal/cluster/etcd/gate"
-	"github.com/quorate/quorate/internal/cluster/etcd/model"
 	"strings"
 	"testing"
+
+	"github.com/quorate/quorate/internal/cluster/etcd/gate"
+	"github.com/quorate/quorate/internal/cluster/etcd/model"
 )
 
 // FuzzPeerMembers decides a start on what a peer answers. An answer without a started voter of the

@@ -2,8 +2,6 @@ package main
 
 import (
 	"encoding/json"
-	"github.com/quorate/quorate/internal/cluster/etcd/gate"
-	"github.com/quorate/quorate/internal/cluster/etcd/model"
 	"io"
 	"net/http"
 	"net/http/httptest"
@@ -12,6 +10,9 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/quorate/quorate/internal/cluster/etcd/gate"
+	"github.com/quorate/quorate/internal/cluster/etcd/model"
 )
 
 // gateFixture is the file system of a gate: record, configuration and an empty data directory.

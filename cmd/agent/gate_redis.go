@@ -78,9 +78,9 @@ func (g redisGate) run() (message string, err error) {
 	if err != nil {
 		return "", err
 	}
-	decide := gate.Gate
+	decide := gate.Decide
 	if g.replicated {
-		decide = gate.GateReplicated
+		decide = gate.DecideReplicated
 	}
 	decision := decide(disk)
 	if !decision.Start {

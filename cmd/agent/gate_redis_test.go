@@ -2,15 +2,16 @@ package main
 
 import (
 	"fmt"
-	"github.com/quorate/quorate/internal/cluster/redis/acl"
-	"github.com/quorate/quorate/internal/cluster/redis/config"
-	"github.com/quorate/quorate/internal/cluster/redis/gate"
-	"github.com/quorate/quorate/internal/cluster/redis/model"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/quorate/quorate/internal/cluster/redis/acl"
+	"github.com/quorate/quorate/internal/cluster/redis/config"
+	"github.com/quorate/quorate/internal/cluster/redis/gate"
+	"github.com/quorate/quorate/internal/cluster/redis/model"
 )
 
 // redisPod is the file system of a Redis pod, with the gate in it.

@@ -2,10 +2,11 @@ package main
 
 import (
 	"fmt"
-	"github.com/quorate/quorate/internal/cluster/redis/slots"
 	"io"
 	"strings"
 	"unicode/utf8"
+
+	"github.com/quorate/quorate/internal/cluster/redis/slots"
 )
 
 // style is how a word is shown on a terminal (ECMA-48, Select Graphic Rendition).

@@ -3,9 +3,10 @@ package etcdcluster
 import (
 	"testing"
 
-	"github.com/quorate/quorate/internal/cluster/etcd/manifests"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/quorate/quorate/internal/cluster/etcd/manifests"
 )
 
 func TestAFullDiskIsNamedWithItsCure(t *testing.T) {

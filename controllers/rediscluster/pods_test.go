@@ -84,7 +84,7 @@ func TestAServerThatWillNeverStart(t *testing.T) {
 		}
 		return &corev1.Pod{Status: corev1.PodStatus{InitContainerStatuses: status}}
 	}
-	held := gate.Gate(gate.Disk{Nodes: "nonsense", Data: true}).Message
+	held := gate.Decide(gate.Disk{Nodes: "nonsense", Data: true}).Message
 	ready := ended(manifests.ContainerGate, held, 3)
 	ready.Status.InitContainerStatuses[0].Ready = true
 	for name, tc := range map[string]struct {

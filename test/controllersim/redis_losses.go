@@ -3,12 +3,13 @@ package controllersim
 import (
 	"strings"
 
-	"github.com/quorate/quorate/internal/cluster/redis/manifests"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/tools/events"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/quorate/quorate/internal/cluster/redis/manifests"
 )
 
 // Lose takes pods away with all that they had.

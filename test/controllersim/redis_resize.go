@@ -3,12 +3,13 @@ package controllersim
 import (
 	"context"
 
-	"github.com/quorate/quorate/internal/cluster/redis/manifests"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
+
+	"github.com/quorate/quorate/internal/cluster/redis/manifests"
 )
 
 // WithMemory returns a cluster whose servers have a limit of memory.

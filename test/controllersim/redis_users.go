@@ -3,9 +3,10 @@ package controllersim
 import (
 	"slices"
 
-	"github.com/quorate/quorate/internal/cluster/redis/acl"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/quorate/quorate/internal/cluster/redis/acl"
 )
 
 // UserOf finds a user of a server; nil when there is none.

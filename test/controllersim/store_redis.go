@@ -4,11 +4,12 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"time"
+
 	"github.com/quorate/quorate/internal/cluster/redis/acl"
 	"github.com/quorate/quorate/internal/cluster/redis/model"
 	"github.com/quorate/quorate/internal/cluster/redis/slots"
 	"github.com/quorate/quorate/internal/cluster/redis/steps"
-	"time"
 )
 
 // wiredRedis is the client of a server, with the wire in between.

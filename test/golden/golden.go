@@ -21,7 +21,7 @@ func Check(t *testing.T, name, got string) {
 			t.Fatal(err)
 		}
 	}
-	want, err := os.ReadFile(path) //nolint:gosec // The caller names it.
+	want, err := os.ReadFile(path)
 	if err != nil {
 		t.Fatalf("%v (-update writes it)", err)
 	}

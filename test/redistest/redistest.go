@@ -31,7 +31,8 @@ func User() *v1alpha1.RedisUser {
 	return &v1alpha1.RedisUser{ObjectMeta: metav1.ObjectMeta{Name: "carts-app"}, Spec: v1alpha1.RedisUserSpec{
 		ClusterName: "c", Username: ptr.To("app"),
 		Keys: []v1alpha1.RedisKeys{
-			{Pattern: "app:*", Access: v1alpha1.RedisReadWrite}, {Pattern: "in:*", Access: v1alpha1.RedisRead},
+			{Pattern: "app:*", Access: v1alpha1.RedisReadWrite},
+			{Pattern: "in:*", Access: v1alpha1.RedisRead},
 			{Pattern: "out:*", Access: v1alpha1.RedisWrite},
 		},
 		Channels: []v1alpha1.RedisPattern{"app:*"}, Categories: []v1alpha1.RedisCategory{"read", "write", "read"},

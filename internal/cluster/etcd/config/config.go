@@ -347,8 +347,8 @@ func (l Layout) peerSecurity() map[string]any {
 	return out
 }
 
-// ConfigKey is the key of a member's configuration for a version.
-func ConfigKey(member string, v model.Version) string { return member + "." + v.String() + ".yaml" }
+// MemberKey is the key of a member's configuration for a version.
+func MemberKey(member string, v model.Version) string { return member + "." + v.String() + ".yaml" }
 
 // CommonHash identifies the common part of the configuration.
 func CommonHash(common map[string]any) (string, error) {

@@ -19,7 +19,7 @@ func (b Builder) ConfigData(r model.Record) (map[string]string, error) {
 		l := b.Layout()
 		l.Members, l.Version = r.Members, v
 		for _, p := range r.Members {
-			if data[config.ConfigKey(p.Name, v)], err = config.MemberConfig(common, l, p); err != nil {
+			if data[config.MemberKey(p.Name, v)], err = config.MemberConfig(common, l, p); err != nil {
 				return nil, err
 			}
 		}

@@ -61,7 +61,7 @@ func assess(s model.State) (l loss, forGood bool) {
 	anySilent := s.Known() && anySilent(s)
 	for i, m := range s.Record.Members {
 		p := s.PodNamed(m.Name)
-		why := whyLost(s, p, s.Claim(i))
+		why := whyLost(p, s.Claim(i))
 		switch {
 		case !mayVote(p):
 			continue
@@ -112,7 +112,7 @@ func anySilent(s model.State) bool {
 	for i, m := range s.Record.Members {
 		p := s.PodNamed(m.Name)
 		answers := p != nil && !p.Terminating && (p.Status != nil || p.Gate != nil)
-		if !answers && whyLost(s, p, s.Claim(i)) == "" && !waitsForVolume(s, i) {
+		if !answers && whyLost(p, s.Claim(i)) == "" && !waitsForVolume(s, i) {
 			return true
 		}
 	}
@@ -120,7 +120,7 @@ func anySilent(s model.State) bool {
 }
 
 // whyLost says why the data of a member cannot come back, empty while it can. Unlike evidence, it has no quorum to ask.
-func whyLost(s model.State, p *model.Pod, c *model.Claim) string {
+func whyLost(p *model.Pod, c *model.Claim) string {
 	switch {
 	case p != nil && p.Status != nil:
 		return ""
@@ -210,12 +210,12 @@ func propose(s model.State, r model.Recovery, l loss, what string) (cluster.Plan
 			"and what they have is compared", after)
 	}
 	p, ok := cluster.Refuse(steps.ReasonQuorumLost, "%s. Plan %s: %s%s; a copy of its data is kept, and the others join again with empty "+
-		"disks, next to what they have now. %s. %s", what, r.Incident, strings.Join(names(l.survivors), " or "), goesOn(s, l), wouldLose(s, l), howToApprove(s, r, wait))
+		"disks, next to what they have now. %s. %s", what, r.Incident, strings.Join(names(l.survivors), " or "), goesOn(l), wouldLose(s, l), howToApprove(s, r, wait))
 	p.After = wait
 	return p, ok
 }
 
-func goesOn(s model.State, l loss) string {
+func goesOn(l loss) string {
 	if len(l.survivors) > 1 {
 		return ", whichever has the longest log, goes on as the only member"
 	}

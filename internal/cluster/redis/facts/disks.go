@@ -67,12 +67,12 @@ func IsFresh(v *model.View, shard int, made time.Time) bool {
 	return v.Now.Sub(made) < Between && i >= 0 && made.Sub(v.Sets[i].Made) > founding
 }
 
-// testimony is whether other servers confirm who leads a shard.
-type testimony int
+// Testimony is whether other servers confirm who leads a shard.
+type Testimony int
 
 const (
 	// Confirmed means that the server leads its shard.
-	Confirmed testimony = iota
+	Confirmed Testimony = iota
 	// DoNotKnowYet means that the servers that could confirm it do not, or cannot be read.
 	DoNotKnowYet
 	// CannotKnow means that no server could confirm it.
@@ -82,7 +82,7 @@ const (
 // Witnesses returns whether others confirm that a server leads its shard. A primary that comes back
 // after another server took over, and acknowledged writes, reports itself as the primary until it
 // hears of that; and the server that took over may be the one that does not answer.
-func Witnesses(v *model.View, head, silent *model.Pod) testimony {
+func Witnesses(v *model.View, head, silent *model.Pod) Testimony {
 	if v.Spec.Replicated {
 		return Confirmed // It was appointed.
 	}

@@ -90,7 +90,7 @@ func Unlinked(v *model.View, p *model.Pod) time.Duration {
 }
 
 // CandidateOf is the replica that has most of a departed node's data, nil for none.
-func CandidateOf(v *model.View, g model.DepartedNode) *model.Pod {
+func CandidateOf(g model.DepartedNode) *model.Pod {
 	return Furthest(slices.DeleteFunc(slices.Clone(g.Replicas), func(p *model.Pod) bool { return wiped(g, p) }))
 }
 
@@ -212,18 +212,18 @@ func Voters(v *model.View, g model.DepartedNode, ghosts []model.DepartedNode) (c
 	return can, cannot
 }
 
-// unsynced is why a server is not in sync with its primary, and how soon it may be; 0: only a user
+// Unsynced is why a server is not in sync with its primary, and how soon it may be; 0: only a user
 // can bring it into sync.
-type unsynced struct {
+type Unsynced struct {
 	Why   string
 	After time.Duration
 }
 
 // FirstUnsynced returns the first server that is not in sync with the primary of its own shard; nil
 // for none.
-func FirstUnsynced(v *model.View) *unsynced {
-	because := func(after time.Duration, format string, args ...any) *unsynced {
-		return &unsynced{fmt.Sprintf(format, args...), after}
+func FirstUnsynced(v *model.View) *Unsynced {
+	because := func(after time.Duration, format string, args ...any) *Unsynced {
+		return &Unsynced{fmt.Sprintf(format, args...), after}
 	}
 	for shard, pods := range v.Shards {
 		primary := v.DesignatedPrimary(shard)
@@ -290,8 +290,8 @@ func LastLinked(p *model.Pod) string {
 	return fmt.Sprintf("lost the connection %s ago", p.Node.LinkDown)
 }
 
-// outage is what Kubernetes knows of a server that does not answer.
-type outage struct {
+// Outage is what Kubernetes knows of a server that does not answer.
+type Outage struct {
 	// What is the name of the server, for messages.
 	What string
 	// Fenced says that it does not run any more.
@@ -301,19 +301,19 @@ type outage struct {
 }
 
 // OutageOf returns what Kubernetes reports about the server that a departed node was.
-func OutageOf(v *model.View, g model.DepartedNode) outage {
+func OutageOf(v *model.View, g model.DepartedNode) Outage {
 	if g.Pod == "" && len(g.Replicas) > 0 && ShardRead(v, g.Replicas[0].Shard) {
-		return outage{What: "node " + model.ShortID(g.ID), Fenced: true} // It ran in one of the pods of its shard, and none has it any more.
+		return Outage{What: "node " + model.ShortID(g.ID), Fenced: true} // It ran in one of the pods of its shard, and none has it any more.
 	}
 	if g.Pod == "" {
-		return outage{What: "node " + model.ShortID(g.ID), Fenced: v.Complete, Returns: !v.Complete}
+		return Outage{What: "node " + model.ShortID(g.ID), Fenced: v.Complete, Returns: !v.Complete}
 	}
 	return outageOfPod(v, g.Pod)
 }
 
 // outageOfPod goes by the pod that a server ran in. What is on a volume outlives a pod; without storage, it outlives the process, and goes with the node.
-func outageOfPod(v *model.View, name string) outage {
-	out := outage{What: "the server of pod " + name, Fenced: true, Returns: v.Spec.Persistent, Starting: v.Spec.Persistent}
+func outageOfPod(v *model.View, name string) Outage {
+	out := Outage{What: "the server of pod " + name, Fenced: true, Returns: v.Spec.Persistent, Starting: v.Spec.Persistent}
 	p := v.PodNamed(name)
 	switch {
 	case p == nil:

@@ -63,11 +63,11 @@ func MemoryFits(v *model.View, p *model.Pod, wanted map[string]string) bool {
 	if _, given := v.Spec.Live[model.MaxMemory]; given {
 		return model.EvictsAny(wanted["maxmemory-policy"]) || used(v, p) <= want
 	}
-	return used(v, p)+MemoryGrowth(v, p, wanted) <= int64(float64(want)*Headroom)
+	return used(v, p)+MemoryGrowth(p, wanted) <= int64(float64(want)*Headroom)
 }
 
 // MemoryGrowth is how much more the backlog of a server is to take, in bytes.
-func MemoryGrowth(v *model.View, p *model.Pod, wanted map[string]string) int64 {
+func MemoryGrowth(p *model.Pod, wanted map[string]string) int64 {
 	return max(model.ParseNumber(wanted[model.BacklogSize])-model.ParseNumber(p.Node.Config[model.BacklogSize]), 0)
 }
 

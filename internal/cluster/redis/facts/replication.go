@@ -77,10 +77,10 @@ func Copies(v *model.View, leader *model.Pod) []*model.Pod {
 // InSync tells whether a replica has all data of the primary. A connection that carries nothing counts for a minute with the replica itself, and the
 // primary does without it long before. After a primary has hung only its replicas have heard nothing: it misses none of them.
 func InSync(v *model.View, p, leader *model.Pod) bool {
-	return isLinked(v, p, leader) && (p.Node.Replication.Silence < GuardLag(v, leader)+Noticed || !misses(v, leader))
+	return isLinked(p, leader) && (p.Node.Replication.Silence < GuardLag(v, leader)+Noticed || !misses(v, leader))
 }
 
-func isLinked(v *model.View, p, leader *model.Pod) bool {
+func isLinked(p, leader *model.Pod) bool {
 	return p != leader && !p.Node.Loading && Follows(p, leader)
 }
 
@@ -88,7 +88,7 @@ func isLinked(v *model.View, p, leader *model.Pod) bool {
 func misses(v *model.View, leader *model.Pod) bool {
 	linked := 0
 	for _, p := range v.Readable {
-		if isLinked(v, p, leader) {
+		if isLinked(p, leader) {
 			linked++
 		}
 	}

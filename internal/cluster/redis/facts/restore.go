@@ -61,7 +61,7 @@ func Served(r *model.Restore) slots.Set {
 // Losses are the slots whose owner is gone and left neither a copy nor a candidate.
 func Losses(v *model.View) (lost []Loss) {
 	for _, g := range v.DepartedNodes() {
-		if slots := StillOwned(v, g); len(slots) > 0 && CandidateOf(v, g) == nil && Candidate(v, g) == nil {
+		if slots := StillOwned(v, g); len(slots) > 0 && CandidateOf(g) == nil && Candidate(v, g) == nil {
 			lost = append(lost, Loss{g, slots})
 		}
 	}

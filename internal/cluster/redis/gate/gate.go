@@ -51,12 +51,12 @@ type Decision struct {
 	Message string
 }
 
-// Gate decides whether and as whom a server may start. Data and identity (nodes.conf) belong together: the server makes
+// Decide decides whether and as whom a server may start. Data and identity (nodes.conf) belong together: the server makes
 // both at its first start and neither ever goes away alone unless the volume was damaged or tampered with.
 //
 // A primary that lost its data must not come back under its old id: its replicas would copy the emptiness. Without the
 // identity nobody takes the empty server for the old one: a replica is elected, and the newcomer becomes its replica.
-func Gate(d Disk) Decision {
+func Decide(d Disk) Decision {
 	if d.Nodes == "" {
 		if d.Data {
 			return Decision{Message: model.NoIdentity + ", and a server without it would claim slots that may belong to others: " +
@@ -79,9 +79,9 @@ func Gate(d Disk) Decision {
 		"node %s owned slots %s but its data is gone: it starts as a new empty node, so that its replicas keep their copies", model.ShortID(self.ID), self.Slots)}
 }
 
-// GateReplicated decides so in the mode Replicated. A server takes no writes, and nobody copies it, before the operator says
+// DecideReplicated decides so in the mode Replicated. A server takes no writes, and nobody copies it, before the operator says
 // so; and it cannot tell whether its copy is the only one, so that one that it cannot read is never set aside.
-func GateReplicated(d Disk) Decision {
+func DecideReplicated(d Disk) Decision {
 	if d.Data && d.Foreign {
 		return d.foreign()
 	}

@@ -57,7 +57,7 @@ func TestGate(t *testing.T) {
 	}
 	for name, tc := range tests {
 		t.Run(name, func(t *testing.T) {
-			got := Gate(tc.disk)
+			got := Decide(tc.disk)
 			if fatal := model.FatalStart(got.Message); (fatal != "") != (!got.Start && tc.disk.Writer == software.Release{}) {
 				t.Errorf("%q is said to be damaged for %q", got.Message, fatal)
 			}
@@ -73,7 +73,7 @@ func TestGate(t *testing.T) {
 }
 
 func TestGateReplicatedKeepsDataOfTheOtherEngine(t *testing.T) {
-	d := GateReplicated(Disk{Data: true, Writer: software.Release{Engine: v1alpha1.EngineValkey, Version: "9.1.2"}, Server: software.Release{Engine: v1alpha1.EngineRedis, Version: "8.0.2"}, Foreign: true})
+	d := DecideReplicated(Disk{Data: true, Writer: software.Release{Engine: v1alpha1.EngineValkey, Version: "9.1.2"}, Server: software.Release{Engine: v1alpha1.EngineRedis, Version: "8.0.2"}, Foreign: true})
 	if d.Start || d.SetAside || !strings.Contains(d.Message, "written by valkey 9.1.2, which redis 8.0.2 cannot read") {
 		t.Errorf("%+v", d)
 	}

@@ -24,6 +24,6 @@ func FuzzParseNodes(f *testing.F) {
 				}
 			}
 		}
-		Gate(Disk{Nodes: text})
+		Decide(Disk{Nodes: text})
 	})
 }

@@ -145,12 +145,12 @@ func isFounding(v *model.View, shard, founders int) bool {
 	case shard >= founders:
 		return v.Slotless(shard)
 	}
-	return !v.HasOwners || untouched(v, v.Shards[shard])
+	return !v.HasOwners || untouched(v.Shards[shard])
 }
 
 // untouched tells whether the nodes of a shard were made for this cluster and never held anything. A node that joins a
 // formed cluster later has no epoch, or the next free one after a collision, but never the one of the bootstrap.
-func untouched(v *model.View, pods []*model.Pod) bool {
+func untouched(pods []*model.Pod) bool {
 	for _, p := range pods {
 		if p.Node.Keys > 0 || p.Node.Loading {
 			return false

@@ -19,14 +19,14 @@ func waitForOutside(v *model.View) (cluster.Plan, bool) {
 			continue
 		}
 		if best := facts.BestReplica(v, facts.Current(pods), primary); best != nil && facts.CutsOff(v, primary, best) {
-			return waitOutside(v, "%s is to take over from %s as soon as clients outside reach it: %s", best.Name, primary.Name, facts.WhyCutOff(v, best))
+			return waitOutside("%s is to take over from %s as soon as clients outside reach it: %s", best.Name, primary.Name, facts.WhyCutOff(v, best))
 		}
 	}
 	return cluster.Pass()
 }
 
 // waitOutside looks again soon for what is missing outside: gossip tells nobody of it.
-func waitOutside(v *model.View, format string, args ...any) (cluster.Plan, bool) {
+func waitOutside(format string, args ...any) (cluster.Plan, bool) {
 	return cluster.Wait(ReasonExternal, facts.Later, "%s", fmt.Sprintf(format, args...))
 }
 

@@ -54,7 +54,7 @@ func failOverImmediately(v *model.View) (cluster.Plan, bool) {
 	}
 	ghosts := v.DepartedNodes()
 	for _, g := range ghosts {
-		best := facts.CandidateOf(v, g)
+		best := facts.CandidateOf(g)
 		if best == nil || !canBeReplaced(v, g, best) || election(v, ghosts) {
 			continue
 		}

@@ -58,7 +58,7 @@ func mayKeepBacklog(v *model.View, p *model.Pod, wanted map[string]string) bool 
 		return true
 	}
 	room := facts.MemoryRoom(v, p)
-	return room == 0 || facts.MemoryGrowth(v, p, wanted) == 0 || p.Node.Memory.Used+facts.MemoryGrowth(v, p, wanted) <= int64(float64(room)*facts.Headroom)
+	return room == 0 || facts.MemoryGrowth(p, wanted) == 0 || p.Node.Memory.Used+facts.MemoryGrowth(p, wanted) <= int64(float64(room)*facts.Headroom)
 }
 
 // refuseMaxMemory tells when spec.config.maxMemory is below what a server uses. It goes on with what it has.

@@ -212,7 +212,7 @@ func recoverSlotsWithoutOwner(v *model.View) (cluster.Plan, bool) {
 		if len(slots) == 0 {
 			continue
 		}
-		best := facts.CandidateOf(v, g)
+		best := facts.CandidateOf(g)
 		switch {
 		case facts.IsForeign(v, g):
 			return refuseForeign(v, g, slots)

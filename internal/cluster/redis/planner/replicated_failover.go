@@ -135,7 +135,7 @@ func waitForFence(v *model.View) (cluster.Plan, bool) {
 }
 
 // cannotStart waits for the appointed pod, or stops when it will never start by itself.
-func cannotStart(v *model.View, was *model.Pod) (cluster.Plan, bool) {
+func cannotStart(was *model.Pod) (cluster.Plan, bool) {
 	const why = "and nobody else is known to have all that it has"
 	if facts.IsDamaged(was) {
 		return cluster.Refuse(ReasonDamaged, "%s was the primary and cannot start from its data (%s), %s: "+
@@ -155,7 +155,7 @@ func reinstatement(v *model.View, was *model.Pod) (cluster.Plan, bool) {
 			"%s does not answer, and nobody else is known to have all that it has: it is waited for as long as it runs; to have it started anew, delete its pod, and keep its claim%s",
 			v.Appointed.Pod, facts.WhyEnded(v, was))
 	case was != nil && was.Stuck != "":
-		return cannotStart(v, was)
+		return cannotStart(was)
 	case was == nil || was.Node == nil || was.Deleting:
 		return cluster.Wait(ReasonUnreachable, facts.Later,
 			"%s was the primary and does not run, and nobody else is known to have all that it has: it is waited for; to go on with what the others have, delete its claim and pod", v.Appointed.Pod)

@@ -192,11 +192,11 @@ func (f *fixture) swap(to string) {
 
 func TestAServerOfTheModeReplicatedStartsUnlessItsDataIsTooNew(t *testing.T) {
 	for _, d := range []gate.Disk{{}, {Data: true}, {Data: true, Writer: software.Release{Engine: v1alpha1.EngineRedis, Version: "8.0.2"}, Server: software.Release{Engine: v1alpha1.EngineRedis, Version: "8.2.0"}}} {
-		if got := gate.GateReplicated(d); !got.Start || !got.Admit || got.SetAside {
+		if got := gate.DecideReplicated(d); !got.Start || !got.Admit || got.SetAside {
 			t.Errorf("%+v: %+v", d, got)
 		}
 	}
-	if got := gate.GateReplicated(gate.Disk{Data: true, Writer: software.Release{Engine: v1alpha1.EngineRedis, Version: "8.2.0"}, Server: software.Release{Engine: v1alpha1.EngineRedis, Version: "8.0.2"}}); got.Start || !strings.Contains(got.Message, "set spec.version to 8.2.0") {
+	if got := gate.DecideReplicated(gate.Disk{Data: true, Writer: software.Release{Engine: v1alpha1.EngineRedis, Version: "8.2.0"}, Server: software.Release{Engine: v1alpha1.EngineRedis, Version: "8.0.2"}}); got.Start || !strings.Contains(got.Message, "set spec.version to 8.2.0") {
 		t.Errorf("%+v", got)
 	}
 }

@@ -146,7 +146,7 @@ func move(v *model.View, moves []slots.Move, why string, args ...any) (cluster.P
 	if stop || len(pairs) == 0 {
 		return plan, stop
 	}
-	return begin(v, steps.MoveSlots{For: moveFor, Moves: pairs}, why, args...)
+	return begin(steps.MoveSlots{For: moveFor, Moves: pairs}, why, args...)
 }
 
 // moveOrMigrate carries moves out, each with the best engine that its two servers have. One that waits after it broke holds up
@@ -178,17 +178,17 @@ func moveOrMigrate(v *model.View, moves []slots.Move, why string, args ...any) (
 	}
 	switch {
 	case len(migrate.Moves) > 0:
-		return begin(v, migrate, why, args...)
+		return begin(migrate, why, args...)
 	case len(byKey.Moves) > 0:
-		return begin(v, byKey, why, args...)
+		return begin(byKey, why, args...)
 	case !stop && closed != nil:
-		return waitOutside(v, "%s is to get slots as soon as clients outside reach it: %s", closed.Name, facts.WhyCutOff(v, closed))
+		return waitOutside("%s is to get slots as soon as clients outside reach it: %s", closed.Name, facts.WhyCutOff(v, closed))
 	}
 	return plan, stop
 }
 
 // begin does a step after which there is more to do soon.
-func begin(v *model.View, step cluster.Step, why string, args ...any) (cluster.Plan, bool) {
+func begin(step cluster.Step, why string, args ...any) (cluster.Plan, bool) {
 	plan, ok := cluster.Do(step, why, args...)
 	plan.After = facts.Soon / 2
 	return plan, ok

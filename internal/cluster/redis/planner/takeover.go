@@ -45,7 +45,7 @@ func settleClaimsBeforeTakeOver(v *model.View) (cluster.Plan, bool) {
 func nextTakeOver(v *model.View) (cluster.Plan, bool) {
 	ghosts := v.DepartedNodes()
 	for _, g := range ghosts {
-		best := facts.CandidateOf(v, g)
+		best := facts.CandidateOf(g)
 		if best == nil || len(facts.StillOwned(v, g)) == 0 || !facts.OthersTold(v, g, best) || facts.ToBeEnded(v, v.PodNamed(g.Pod)) || facts.IsForeign(v, g) {
 			continue
 		}
@@ -85,9 +85,9 @@ func succeed(v *model.View, g model.DepartedNode, best *model.Pod, reason, why s
 	case !g.Dead:
 		return cluster.Pass()
 	case !out.Fenced:
-		return awaitApproval(v, g, best, reason, why, out.What+" does not answer, and as far as Kubernetes knows its server may still run")
+		return awaitApproval(g, best, reason, why, out.What+" does not answer, and as far as Kubernetes knows its server may still run")
 	case out.Returns && isOpen(v, g):
-		return awaitApproval(v, g, best, reason, why, out.What+" does not run, and slots that were on their way to or from it are known in full on its disk alone")
+		return awaitApproval(g, best, reason, why, out.What+" does not run, and slots that were on their way to or from it are known in full on its disk alone")
 	case out.Starting && facts.AwaitedFor(v, g) < facts.Patience:
 		return cluster.Wait(ReasonElection, facts.Later, "%s is being started and may have data that no replica has: %s takes over when that has lasted for %s; %s",
 			out.What, best.Name, facts.Patience, why)
@@ -95,7 +95,7 @@ func succeed(v *model.View, g model.DepartedNode, best *model.Pod, reason, why s
 		return cluster.Wait(ReasonElection, facts.Later, "%s is started again in a moment and may have taken over from %s, unknown to %s, which takes over when that has lasted for %s; %s",
 			facts.RivalReturns(v, g, best).Name, out.What, best.Name, facts.Patience, why)
 	case out.Returns && !followed(v, g, best):
-		return awaitApproval(v, g, best, reason, why, out.What+" does not run, and no replica has been connected to it lately")
+		return awaitApproval(g, best, reason, why, out.What+" does not run, and no replica has been connected to it lately")
 	}
 	return cluster.Do(steps.TakeOver{Shard: best.Shard, PrimaryID: g.ID, To: best.Name},
 		"%s is dead, and %s: %s takes over slots %s. It has everything up to byte %d of the replication stream and %s; what was acknowledged later is lost",
@@ -103,7 +103,7 @@ func succeed(v *model.View, g model.DepartedNode, best *model.Pod, reason, why s
 }
 
 // awaitApproval leaves it to a human to accept a loss that cannot be told, when there is no hope left that it heals by itself.
-func awaitApproval(v *model.View, g model.DepartedNode, best *model.Pod, reason, why, what string) (cluster.Plan, bool) {
+func awaitApproval(g model.DepartedNode, best *model.Pod, reason, why, what string) (cluster.Plan, bool) {
 	if g.Silent < mourning {
 		return cluster.Pass()
 	}

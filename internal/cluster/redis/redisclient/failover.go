@@ -8,8 +8,9 @@ import (
 	"syscall"
 	"time"
 
-	"github.com/quorate/quorate/internal/cluster/redis/steps"
 	goredis "github.com/redis/go-redis/v9"
+
+	"github.com/quorate/quorate/internal/cluster/redis/steps"
 )
 
 // Failover sends CLUSTER FAILOVER [FORCE|TAKEOVER] and watches the role until the replica is primary. The command only begins the

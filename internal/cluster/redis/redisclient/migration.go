@@ -7,10 +7,11 @@ import (
 	"strings"
 	"time"
 
+	goredis "github.com/redis/go-redis/v9"
+
 	"github.com/quorate/quorate/internal/cluster/redis/acl"
 	"github.com/quorate/quorate/internal/cluster/redis/model"
 	"github.com/quorate/quorate/internal/cluster/redis/slots"
-	goredis "github.com/redis/go-redis/v9"
 )
 
 const (

@@ -10,12 +10,13 @@ import (
 	"strings"
 	"time"
 
+	goredis "github.com/redis/go-redis/v9"
+	"k8s.io/utils/ptr"
+
 	"github.com/quorate/quorate/internal/cluster/redis/acl"
 	redisconfig "github.com/quorate/quorate/internal/cluster/redis/config"
 	"github.com/quorate/quorate/internal/cluster/redis/model"
 	"github.com/quorate/quorate/internal/cluster/redis/steps"
-	goredis "github.com/redis/go-redis/v9"
-	"k8s.io/utils/ptr"
 )
 
 // Read asks everything in one round trip, as the first user that the server lets in. It ends with redis.ErrHangs when the server takes the

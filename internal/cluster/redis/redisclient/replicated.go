@@ -6,8 +6,9 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/quorate/quorate/internal/cluster/redis/model"
 	goredis "github.com/redis/go-redis/v9"
+
+	"github.com/quorate/quorate/internal/cluster/redis/model"
 )
 
 // announcedHost is the parameter that holds the name of a server's pod. It has no part in the mode Replicated but to tell who

@@ -36,9 +36,9 @@ func newReplicatedWorld(t *testing.T, engine string, replicas int32, secure bool
 // gate decides as the start gate does.
 func (w *world) gate(disk gate.Disk) gate.Decision {
 	if w.cluster.Spec.IsReplicated() {
-		return gate.GateReplicated(disk)
+		return gate.DecideReplicated(disk)
 	}
-	return gate.Gate(disk)
+	return gate.Decide(disk)
 }
 
 // assign does what the labels of the pods do.

@@ -5,10 +5,11 @@ import (
 	"fmt"
 	"time"
 
+	goredis "github.com/redis/go-redis/v9"
+
 	"github.com/quorate/quorate/internal/cluster/redis/config"
 	"github.com/quorate/quorate/internal/cluster/redis/model"
 	redisslots "github.com/quorate/quorate/internal/cluster/redis/slots"
-	goredis "github.com/redis/go-redis/v9"
 )
 
 // SlotStats sends CLUSTER SLOT-STATS, or where there is no such command CLUSTER COUNTKEYSINSLOT for each slot.

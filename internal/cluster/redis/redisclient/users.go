@@ -4,9 +4,10 @@ import (
 	"context"
 	"fmt"
 
+	goredis "github.com/redis/go-redis/v9"
+
 	"github.com/quorate/quorate/internal/cluster/redis/acl"
 	"github.com/quorate/quorate/internal/cluster/redis/model"
-	goredis "github.com/redis/go-redis/v9"
 )
 
 // AdmitReplicas switches the replication user on, and for good with ACL SAVE.

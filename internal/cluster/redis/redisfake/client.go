@@ -4,13 +4,14 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
+	"slices"
+	"time"
+
 	"github.com/quorate/quorate/internal/cluster/redis/acl"
 	"github.com/quorate/quorate/internal/cluster/redis/model"
 	"github.com/quorate/quorate/internal/cluster/redis/slots"
 	"github.com/quorate/quorate/internal/cluster/redis/steps"
-	"maps"
-	"slices"
-	"time"
 )
 
 // Errors of the fake, worded like those of the server.

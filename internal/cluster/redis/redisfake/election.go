@@ -1,8 +1,9 @@
 package redisfake
 
 import (
-	"github.com/quorate/quorate/internal/cluster/redis/config"
 	"time"
+
+	"github.com/quorate/quorate/internal/cluster/redis/config"
 )
 
 // votes tells whether the node is a primary with slots.

@@ -1,10 +1,11 @@
 package redisfake
 
 import (
-	"github.com/quorate/quorate/internal/cluster/redis/model"
-	redisslots "github.com/quorate/quorate/internal/cluster/redis/slots"
 	"maps"
 	"time"
+
+	"github.com/quorate/quorate/internal/cluster/redis/model"
+	redisslots "github.com/quorate/quorate/internal/cluster/redis/slots"
 )
 
 // hasSlots tells whether a node owns something in the eyes of this one.

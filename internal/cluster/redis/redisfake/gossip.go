@@ -2,10 +2,11 @@ package redisfake
 
 import (
 	"cmp"
-	"github.com/quorate/quorate/internal/cluster/redis/model"
 	"maps"
 	"slices"
 	"time"
+
+	"github.com/quorate/quorate/internal/cluster/redis/model"
 )
 
 func (s *Server) shakeHands() {

@@ -2,8 +2,9 @@ package redisfake
 
 import (
 	"fmt"
-	"github.com/quorate/quorate/internal/cluster/redis/slots"
 	"time"
+
+	"github.com/quorate/quorate/internal/cluster/redis/slots"
 )
 
 // StateOK is cluster_state: the node sees a majority of the voters, and has run for a moment. A primary

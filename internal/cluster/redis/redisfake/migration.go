@@ -4,10 +4,11 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"github.com/quorate/quorate/internal/cluster/redis/model"
-	"github.com/quorate/quorate/internal/cluster/redis/slots"
 	"slices"
 	"time"
+
+	"github.com/quorate/quorate/internal/cluster/redis/model"
+	"github.com/quorate/quorate/internal/cluster/redis/slots"
 )
 
 var (

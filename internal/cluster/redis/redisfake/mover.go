@@ -5,11 +5,12 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
+	"time"
+
 	"github.com/quorate/quorate/internal/cluster/redis/model"
 	"github.com/quorate/quorate/internal/cluster/redis/slots"
 	"github.com/quorate/quorate/internal/cluster/redis/steps"
-	"slices"
-	"time"
 )
 
 var (

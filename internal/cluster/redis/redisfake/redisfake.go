@@ -9,15 +9,16 @@ package redisfake
 
 import (
 	"fmt"
-	"github.com/quorate/quorate/internal/cluster/redis/acl"
-	"github.com/quorate/quorate/internal/cluster/redis/model"
-	"github.com/quorate/quorate/internal/cluster/redis/slots"
 	"hash/fnv"
 	"maps"
 	"math/rand/v2"
 	"slices"
 	"sync"
 	"time"
+
+	"github.com/quorate/quorate/internal/cluster/redis/acl"
+	"github.com/quorate/quorate/internal/cluster/redis/model"
+	"github.com/quorate/quorate/internal/cluster/redis/slots"
 )
 
 // Cron is the step of time.

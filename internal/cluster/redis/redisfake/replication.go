@@ -1,10 +1,11 @@
 package redisfake
 
 import (
-	"github.com/quorate/quorate/internal/cluster/redis/model"
-	"github.com/quorate/quorate/internal/cluster/redis/software"
 	"maps"
 	"time"
+
+	"github.com/quorate/quorate/internal/cluster/redis/model"
+	"github.com/quorate/quorate/internal/cluster/redis/software"
 )
 
 // replicate copies from whoever answers at the address of the primary.

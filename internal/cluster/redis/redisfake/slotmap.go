@@ -2,8 +2,9 @@ package redisfake
 
 import (
 	"cmp"
-	"github.com/quorate/quorate/internal/cluster/redis/slots"
 	"slices"
+
+	"github.com/quorate/quorate/internal/cluster/redis/slots"
 )
 
 // slotMap says something about slots: who owns them, or with whom they are open. A slot that it does not speak of has "".
