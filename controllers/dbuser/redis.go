@@ -202,7 +202,7 @@ func (k *RedisReconciler) connection(
 	if err != nil {
 		return nil, err
 	}
-	return manifests.Connection(c, k.Domain, o.Username(), password, ca, doors), nil
+	return manifests.Connection(c, manifests.Login{Domain: k.Domain, Username: o.Username(), Password: password, CA: ca, Doors: doors}), nil
 }
 
 // published reports whether the connection Secret says what it should.

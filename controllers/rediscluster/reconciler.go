@@ -314,7 +314,9 @@ func (k *Reconciler) ensureConnection(ctx context.Context, o *v1alpha1.RedisClus
 	if err != nil {
 		return err
 	}
-	data := manifests.Connection(o, k.Domain, acl.UserDefault, passwords[acl.PasswordDefault], ca, doors)
+	data := manifests.Connection(o, manifests.Login{
+		Domain: k.Domain, Username: acl.UserDefault, Password: passwords[acl.PasswordDefault], CA: ca, Doors: doors,
+	})
 	return k.EnsureSecret(ctx, o, owned.Secret{Name: cluster.ConnectionSecret(o.Name), Type: BindingType, Labels: manifests.Labels(o), Data: data})
 }
 

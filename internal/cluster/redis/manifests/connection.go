@@ -10,28 +10,40 @@ import (
 	"github.com/quorate/quorate/internal/cluster/redis/model"
 )
 
+// Login is who connects to a cluster, and how.
+type Login struct {
+	// Domain of the Kubernetes cluster's DNS.
+	Domain string
+	// Username and Password, unused without authentication.
+	Username, Password string
+	// CA is the authority of the servers in PEM, unused without TLS.
+	CA []byte
+	// Doors are where pods are reached from outside.
+	Doors []model.Door
+}
+
 // Connection is the content of the Secret that clients connect with, in the Service Binding layout
 // (https://servicebinding.io/spec/core/1.1.0/#well-known-secret-entries), with the addresses of all servers besides, and of those
 // that can be reached from outside. It holds no certificate: one of the servers' authority would open the cluster bus.
-func Connection(c *v1alpha1.RedisCluster, domain, username, password string, ca []byte, doors []model.Door) map[string][]byte {
-	host := cluster.ServiceHost(EntryService(c), c.Namespace, domain)
+func Connection(c *v1alpha1.RedisCluster, l Login) map[string][]byte {
+	host := cluster.ServiceHost(EntryService(c), c.Namespace, l.Domain)
 	port := strconv.Itoa(model.ClientPort)
 	uri := url.URL{Scheme: "redis", Host: host + ":" + port}
 	data := map[string][]byte{
 		"type": []byte("redis"), "provider": []byte(c.Spec.ServerEngine()),
 		"host": []byte(host), "port": []byte(port),
-		"nodes": []byte(strings.Join(podAddresses(c, domain), ",")),
+		"nodes": []byte(strings.Join(podAddresses(c, l.Domain), ",")),
 	}
 	if c.Spec.Auth.AuthMode() != v1alpha1.AuthDisabled {
-		uri.User = url.UserPassword(username, password)
-		data["username"], data["password"] = []byte(username), []byte(password)
+		uri.User = url.UserPassword(l.Username, l.Password)
+		data["username"], data["password"] = []byte(l.Username), []byte(l.Password)
 	}
 	if c.Spec.TLS.TLSMode() != v1alpha1.TLSDisabled {
 		uri.Scheme = "rediss"
-		data["ca.crt"] = ca
+		data["ca.crt"] = l.CA
 	}
 	data["uri"] = []byte(uri.String())
-	if outside := Endpoints(doors); len(outside) > 0 {
+	if outside := Endpoints(l.Doors); len(outside) > 0 {
 		var all []string
 		for _, e := range outside {
 			all = append(all, e.Address)

@@ -21,7 +21,7 @@ func TestConnectionFromOutsideLeadsToThePrimary(t *testing.T) {
 		{Pod: "carts-replicas", Announcement: model.Announcement{Host: "replicas.example.com"}},
 	}
 	for _, want := range []string{"", "rediss://default:secret@primary.example.com:6379"} {
-		got := Connection(c, "cluster.local", acl.UserDefault, "secret", nil, doors)
+		got := Connection(c, Login{Domain: "cluster.local", Username: acl.UserDefault, Password: "secret", CA: nil, Doors: doors})
 		if string(got["external-uri"]) != want || len(got["external-nodes"]) == 0 {
 			t.Errorf("external-uri is %q, want %q; external-nodes %q", got["external-uri"], want, got["external-nodes"])
 		}
@@ -31,7 +31,7 @@ func TestConnectionFromOutsideLeadsToThePrimary(t *testing.T) {
 
 func TestConnection(t *testing.T) {
 	c := redistest.Cluster(v1alpha1.EngineValkey, "9.1.2")
-	got := Connection(c, "cluster.local", acl.UserDefault, "p@ss:word/", []byte("ca"), nil)
+	got := Connection(c, Login{Domain: "cluster.local", Username: acl.UserDefault, Password: "p@ss:word/", CA: []byte("ca"), Doors: nil})
 	for key, want := range map[string]string{
 		"type": "redis", "provider": "valkey", "host": "carts-client.shop.svc.cluster.local", "port": "6379", "username": "default",
 		"password": "p@ss:word/", "uri": "rediss://default:p%40ss%3Aword%2F@carts-client.shop.svc.cluster.local:6379",
@@ -42,7 +42,7 @@ func TestConnection(t *testing.T) {
 		}
 	}
 	c.Spec.TLS, c.Spec.Auth = &v1alpha1.TLSSpec{Mode: ptr.To(v1alpha1.TLSDisabled)}, &v1alpha1.AuthSpec{Mode: ptr.To(v1alpha1.AuthDisabled)}
-	got = Connection(c, "cluster.local", acl.UserDefault, "secret", nil, nil)
+	got = Connection(c, Login{Domain: "cluster.local", Username: acl.UserDefault, Password: "secret", CA: nil, Doors: nil})
 	for _, key := range []string{"username", "password", "ca.crt", "tls.crt", "tls.key"} {
 		if v, ok := got[key]; ok {
 			t.Errorf("%s is %q without authentication and TLS", key, v)
@@ -63,7 +63,7 @@ func TestEndpointsOutside(t *testing.T) {
 	if diff := cmp.Diff(want, Endpoints(doors)); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
 	}
-	got := Connection(redistest.Cluster(v1alpha1.EngineValkey, "9.1.2"), "cluster.local", acl.UserDefault, "secret", nil, doors)
+	got := Connection(redistest.Cluster(v1alpha1.EngineValkey, "9.1.2"), Login{Domain: "cluster.local", Username: acl.UserDefault, Password: "secret", CA: nil, Doors: doors})
 	if string(got["external-nodes"]) != "lb.example.com:6379,10.1.1.1:31010" || string(got["external-uri"]) != "rediss://default:secret@lb.example.com:6379" {
 		t.Errorf("external-nodes %s, external-uri %s", got["external-nodes"], got["external-uri"])
 	}

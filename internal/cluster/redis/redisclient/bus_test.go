@@ -38,7 +38,7 @@ func TestNothingThatClientsAreHandedOpensTheClusterBus(t *testing.T) {
 				}
 			}
 			for _, user := range []string{acl.UserDefault, "app"} {
-				handed := manifests.Connection(w.cluster, domain, user, "secret", w.ca.Cert, nil)
+				handed := manifests.Connection(w.cluster, manifests.Login{Domain: domain, Username: user, Password: "secret", CA: w.ca.Cert})
 				a := w.attack(handed)
 				if a.joins() {
 					t.Fatalf("the Secret of %s opens the cluster bus", user)
