@@ -31,7 +31,7 @@ type Builder struct {
 	Record model.Record
 	// Asked tells the settings apart that the specification asks for.
 	Asked string
-	// Common configuration of the members, see Common.
+	// Common configuration of the members, see config.Common.
 	Common map[string]any
 	// Storage that claims are made with, nil for ephemeral. A StatefulSet cannot change its claim template, so this is what it
 	// was made with.
