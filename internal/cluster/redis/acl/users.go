@@ -42,10 +42,10 @@ var operatorCommands = []string{
 	"cluster|failover", "replicaof", "failover",
 	// For a hand-over that is undecided for long.
 	"client|pause", "client|unpause", "cluster|bumpepoch",
-	// To keep users in line, and to switch the replication user on, see Decision.Admit. Whoever may do that may do
+	// To keep users in line, and to switch the replication user on, see gate.Decision.Admit. Who may do that may do
 	// anything to users, which gives the operator nothing that it does not have: it made all passwords.
 	"acl|getuser", "acl|setuser", "acl|deluser", "acl|list",
-	// What was set is to outlast the process, see Client.SetUsers.
+	// What was set is to outlast the process, see steps.Client.SetUsers.
 	"acl|save", "multi", "exec",
 	// To weigh slots.
 	"cluster|countkeysinslot",
@@ -225,9 +225,10 @@ func UsersText(users []User, admitReplicas bool) string {
 	return b.String()
 }
 
-// Rules are the arguments of ACL SETUSER that make a server's user the wanted one. The server takes all of them over at
-// once or none: no client is locked out between two of them, and who is connected stays so. Whether replicas may connect
-// is decided elsewhere, see Decision.Admit.
+// Rules are the arguments of ACL SETUSER that make a server's user the wanted one. The server
+// applies all of them or none: no client is locked out between two of them, and connected clients
+// stay connected. The start gate and the planner decide whether replicas may connect, see
+// gate.Decision.Admit.
 func (u User) Rules() []string {
 	switch {
 	case u.Name == UserReplication:

@@ -9,7 +9,7 @@ import (
 	"github.com/quorate/quorate/internal/cluster/redis/slots"
 )
 
-// Sample is what primaries told of their slots at one time, by Node.Teller and slot.
+// Sample is what primaries reported of their slots at one time, by Teller and slot.
 type Sample struct {
 	At      time.Time
 	Servers map[string]map[int]model.SlotStat

@@ -127,7 +127,7 @@ func fixed(spec *v1alpha1.RedisClusterSpec) []directive {
 		{"protected-mode", []string{"no"}}, // It would refuse everybody but loopback; users guard the server instead.
 		{"aclfile", []string{model.RunDir + "/" + UsersFile}},
 		// Data and identity share one fate: both lie on the volume. After a copy of its primary a server has its new data
-		// on disk only when the rewrite of the file has ended, see Node.OnDisk.
+		// on disk only when the rewrite of the file has ended, see model.Node.OnDisk.
 		{model.AppendOnly, []string{"yes"}},
 		{"appenddirname", []string{model.AppendDir}},
 		{"save", []string{""}}, // The append-only file holds everything already.

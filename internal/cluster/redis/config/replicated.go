@@ -13,7 +13,7 @@ func replicatedStart() []directive {
 	return []directive{
 		{"cluster-enabled", []string{"no"}},
 		{"replicaof", []string{model.Nobody.IP, strconv.Itoa(model.Nobody.Port)}},
-		{"repl-ping-replica-period", []string{"1"}}, // So that silence means something, see Replication.
+		{"repl-ping-replica-period", []string{"1"}}, // So that silence means something, see model.Replication.
 	}
 }
 

@@ -267,7 +267,7 @@ func MayStand(s *model.State, p *model.Pod) error {
 }
 
 // stoodLately reports whether a pod cannot be elected yet because it stood for election before, and
-// notes it in View.Stood for waitForRetry in package planner.
+// notes it in v.Stood for waitForRetry in package planner.
 func stoodLately(v *model.View, p *model.Pod) bool {
 	if MayStand(&v.State, p) == nil {
 		return false

@@ -22,7 +22,7 @@ func Differs(p *model.Pod) map[string]string {
 // end, is replaced all the same.
 
 // CutsOff tells whether clients outside would lose what one server has if another one got it.
-// Without endpoints outside (View.Doors) they are meant to lose it.
+// Without endpoints outside (v.Doors) they are meant to lose it.
 func CutsOff(v *model.View, from, to *model.Pod) bool {
 	return len(v.Doors) > 0 && from.Node.HostOutside() != "" && (to.Node.HostOutside() == "" || len(Differs(to)) > 0)
 }

@@ -16,7 +16,8 @@ const leap = time.Second
 type appendLog struct {
 	// clock of the server at the last look.
 	clock anomaly.Clock
-	// putBack see Pod.PutBack. atOnce is the size of the file, in bytes, once the server had been told that the disk is to keep every write; 0: it has not.
+	// putBack is what Pod.PutBack of package model says. atOnce is the size of the file, in bytes,
+	// once the server had been told that the disk is to keep every write; 0: it has not.
 	putBack bool
 	atOnce  int64
 }

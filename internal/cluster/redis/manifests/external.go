@@ -22,7 +22,8 @@ func (b Builder) Outside(pod string) *corev1ac.ServiceApplyConfiguration {
 		WithPorts(servicePort("redis", model.ClientPort))))
 }
 
-// Inside is the Service that leads to the same server at the number of a port of the nodes, and to its bus, see Announcement.
+// Inside is the Service that leads to the same server at the number of a port of the nodes, and to
+// its bus, see model.Announcement.
 func (b Builder) Inside(pod string, nodePort int32) *corev1ac.ServiceApplyConfiguration {
 	return b.podService(cluster.AnnouncedService(pod)).WithSpec(corev1ac.ServiceSpec().
 		WithPublishNotReadyAddresses(true).WithSelector(b.podSelector(pod)).

@@ -75,10 +75,11 @@ func CandidateOf(live *corev1.Service) model.FailoverCandidate {
 	return c
 }
 
-// longestGuard is the longest spec.config.nodeTimeout that any version has accepted as a guard.
+// longestGuard is the longest guard that any version has recorded: the upper bound of
+// spec.config.nodeTimeout.
 const longestGuard = time.Minute
 
-// guardIn reads Appointment.Guard. Versions that did not write down for how long wrote "true".
+// guardIn reads model.Appointment.Guard. Versions that did not write down for how long wrote "true".
 func guardIn(live *corev1.Service) time.Duration {
 	text, guarded := live.Annotations[v1alpha1.AnnotationGuarded]
 	if !guarded {

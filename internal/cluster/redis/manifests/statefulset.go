@@ -191,7 +191,7 @@ func (b Builder) spread(shard int) []*corev1ac.TopologySpreadConstraintApplyConf
 
 // server is the container of the data store. Its probes only open a connection: anything more would need a password,
 // and a server that loads its data or waits for its primary must not be restarted for it. Whether a server is in sync
-// is read by the operator, see Conditions.
+// is read by the operator, see planner.Conditions.
 func (b Builder) server(amounts *corev1.ResourceRequirements) (*corev1ac.ContainerApplyConfiguration, error) {
 	c := corev1ac.Container().WithName(ContainerServer).
 		WithImage(Image(&b.Cluster.Spec, b.Registry)).

@@ -13,8 +13,9 @@ import (
 	"github.com/quorate/quorate/internal/cluster/redis/software"
 )
 
-// Admission says for how long others may copy a server, see Decision.Admit. The gate runs once in a pod's life, so that a server that
-// restarts in place begins as its file of users has it: as it began the first time, or as the operator has left that file since.
+// Admission says for how long others may copy a server, see gate.Decision.Admit. The gate runs once
+// in the life of a pod, so a server that restarts in place starts with the permission in its file
+// of users: that of its first start, or what the operator wrote there since.
 type Admission int
 
 // Admissions of servers.

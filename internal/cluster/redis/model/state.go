@@ -57,7 +57,7 @@ type State struct {
 	Exposed []Exposure
 	// Neighbours are the servers of other clusters by node id, each with what that cluster is called, see ClusterOf.
 	Neighbours map[string]string
-	// Ended are pods that are gone and whose servers hung, see Hangs.
+	// Ended are pods that are gone and whose servers hung, see Pod.Hangs.
 	Ended []Ending
 	// Certificates in use, for the status.
 	Certificates clustertls.Report
@@ -148,7 +148,7 @@ type Set struct {
 	Made                 time.Time
 	// Guarded says that the shard's budget allows no evictions.
 	Guarded bool
-	// IdleSince is since when a shard that is to go was seen to own nothing; zero: it does, or that is not known. See Idle.
+	// IdleSince is since when a shard that is to go was seen to own nothing; zero: it does, or that is not known. See history.Idle.
 	IdleSince time.Time
 }
 

@@ -77,7 +77,7 @@ func isHungFormer(v *model.View, p *model.Pod) bool {
 }
 
 // appointmentOf returns what is to be recorded of a primary. How long it takes writes without a
-// replica stays as recorded while View.LookingAhead is set, see lookAhead.
+// replica stays as recorded while v.LookingAhead is set, see lookAhead.
 func appointmentOf(v *model.View, leader *model.Pod) model.Appointment {
 	a := model.Appointment{Pod: leader.Name, History: leader.Node.Replication.ID}
 	switch {

@@ -102,7 +102,7 @@ func ParseRange(text string) (Range, error) {
 	return Range{a, b}, nil
 }
 
-// Parse reads what Slots.String writes.
+// Parse reads what Set.String writes.
 func Parse(text string) (Set, error) {
 	var ranges []Range
 	for part := range strings.FieldsSeq(text) {

@@ -29,7 +29,7 @@ type Mover interface {
 	SetSlots(ctx context.Context, slots redisslots.Set, state model.SlotState, id string) error
 	// Keys returns up to limit keys of each of the slots that has any.
 	Keys(ctx context.Context, slots redisslots.Set, limit int) (map[int][]model.Key, error)
-	// Process is Node.Process of the server that answers now.
+	// Process is model.Node.Process of the server that answers now.
 	Process(ctx context.Context) (string, error)
 	// Sees is what the table of the server says of the node with an id.
 	Sees(ctx context.Context, id string) (model.Peer, error)
@@ -72,7 +72,7 @@ type SlotMove struct {
 	Process string
 	// ToProcess is that of the target. Another one may have started without data, and be deposed for it, with what it got since.
 	ToProcess string
-	// Pull says that the target is told to get the slots from the source by itself, see Node.Pulls.
+	// Pull says that the target is told to get the slots from the source, see model.Node.Pulls.
 	Pull bool
 	// Limit is how large a key may be, in bytes; 0: none. See keyLimit in package planner.
 	Limit int64
