@@ -338,7 +338,7 @@ func (l Layout) peerSecurity() map[string]any {
 		out["skip-client-san-verification"] = true
 	}
 	switch {
-	case !can.RestrictsPeers: // Such a cluster exists from before, see Reconciler.planned in controllers/etcdcluster.
+	case !can.RestrictsPeers: // The cluster is older, see Reconciler.planned in controllers/etcdcluster.
 	case !can.PeerNameLists:
 		out[key] = name
 	default:

@@ -53,7 +53,8 @@ type Input struct {
 	Answers []PeerAnswer
 	// Epoch is the incident that the volume bears, empty for none.
 	Epoch string
-	// Aside are the directories on the volume that hold what the member had before, see model.CopyName.
+	// Aside are the directories on the volume with quarantined data of the member, see
+	// model.CopyName.
 	Aside []string
 	// Log is how far the log on the disk goes, LogError why that cannot be told.
 	Log      *model.LogEnd

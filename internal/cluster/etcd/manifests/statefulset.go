@@ -297,7 +297,8 @@ func (b Builder) etcdContainer() (*corev1ac.ContainerApplyConfiguration, error) 
 	return c.WithResources(r), nil
 }
 
-// peerPorts are what members listen at for their peers. They tell which pods were made for what, see model.Pod.
+// peerPorts are what members listen at for their peers. They tell which pods were made for what,
+// see model.Pod.
 func (b Builder) peerPorts() []*corev1ac.ContainerPortApplyConfiguration {
 	var out []*corev1ac.ContainerPortApplyConfiguration
 	reach := b.Reach()

@@ -42,8 +42,9 @@ var operatorCommands = []string{
 	"cluster|failover", "replicaof", "failover",
 	// For a hand-over that is undecided for long.
 	"client|pause", "client|unpause", "cluster|bumpepoch",
-	// To keep users in line, and to switch the replication user on, see gate.Decision.Admit. Who may do that may do
-	// anything to users, which gives the operator nothing that it does not have: it made all passwords.
+	// To keep users in line, and to switch the replication user on, see gate.Decision.Admit. A user
+	// that may do that may do anything to users, which gives the operator nothing that it does not
+	// have: it made all passwords.
 	"acl|getuser", "acl|setuser", "acl|deluser", "acl|list",
 	// What was set is to outlast the process, see steps.Client.SetUsers.
 	"acl|save", "multi", "exec",

@@ -79,7 +79,7 @@ func CandidateOf(live *corev1.Service) model.FailoverCandidate {
 // spec.config.nodeTimeout.
 const longestGuard = time.Minute
 
-// guardIn reads model.Appointment.Guard. Versions that did not write down for how long wrote "true".
+// guardIn reads model.Appointment.Guard. Versions that did not record for how long wrote "true".
 func guardIn(live *corev1.Service) time.Duration {
 	text, guarded := live.Annotations[v1alpha1.AnnotationGuarded]
 	if !guarded {

@@ -148,7 +148,8 @@ type Set struct {
 	Made                 time.Time
 	// Guarded says that the shard's budget allows no evictions.
 	Guarded bool
-	// IdleSince is since when a shard that is to go was seen to own nothing; zero: it does, or that is not known. See history.Idle.
+	// IdleSince is since when a shard that is to go was seen to own nothing; zero: it owns slots,
+	// or that is not known. See history.Idle.
 	IdleSince time.Time
 }
 

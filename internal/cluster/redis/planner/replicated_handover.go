@@ -11,8 +11,8 @@ import (
 
 // A planned hand-over takes one write after another, each of which is read back:
 //
-//  1. The candidate needs a replica for its writes from the first one on (min-replicas-to-write, model.Node.Config).
-//  2. The Service of the primary leads to it (model.State.Candidate). Clients that are connected notice nothing.
+//  1. The candidate needs a replica for its writes from the first one on (min-replicas-to-write).
+//  2. The Service of the primary leads to it (model.State.Candidate). Connected clients stay.
 //  3. A moment later the primary hands over (FAILOVER). Its clients are cut off, and find the new primary.
 //  4. The new primary is written down, the pods are labelled, and the Service leads to the label again, see assignRoles.
 //
