@@ -42,5 +42,5 @@ func IsForeign(v *model.View, g model.DepartedNode) bool {
 
 // Staying are the pods of a shard that are not to leave.
 func Staying(v *model.View, shard int) []*model.Pod {
-	return slices.DeleteFunc(slices.Clone(v.Shards[shard]), func(p *model.Pod) bool { return p.Ordinal >= WantedVersion(v, shard) })
+	return slices.DeleteFunc(slices.Clone(v.Shards[shard]), func(p *model.Pod) bool { return p.Ordinal >= WantedCopies(v, shard) })
 }

@@ -17,8 +17,8 @@ const (
 	canarySyncs = 15 * time.Minute
 )
 
-// WantedVersion is the number of pods that a shard is to have now: one without replicas has another one while its pod is outdated.
-func WantedVersion(v *model.View, shard int) int {
+// WantedCopies is the number of pods that a shard is to have now: one without replicas has another one while its pod is outdated.
+func WantedCopies(v *model.View, shard int) int {
 	n := v.Spec.Copies()
 	if n == 1 && slices.ContainsFunc(v.Shards[shard], func(p *model.Pod) bool { return p.Ordinal == 0 && p.Outdated }) {
 		return 2

@@ -30,7 +30,7 @@ func shrink(v *model.View) (cluster.Plan, bool) {
 	var step steps.ScaleShards
 	var leave []string
 	for shard := range v.Shards {
-		to := facts.WantedVersion(v, shard)
+		to := facts.WantedCopies(v, shard)
 		if v.Size(shard) <= to || !staysWhole(v, shard) {
 			continue
 		}
@@ -62,14 +62,14 @@ func resize(v *model.View, shard, to int) steps.SetSize {
 
 // leaving are the names of the other ones.
 func leaving(v *model.View, shard int) []string {
-	return model.PodNames(slices.DeleteFunc(slices.Clone(v.Shards[shard]), func(p *model.Pod) bool { return p.Ordinal < facts.WantedVersion(v, shard) }))
+	return model.PodNames(slices.DeleteFunc(slices.Clone(v.Shards[shard]), func(p *model.Pod) bool { return p.Ordinal < facts.WantedCopies(v, shard) }))
 }
 
 // staysWhole tells whether a shard has all the copies that it is to have, on disk, without those that leave. The servers have to
 // know each copy, or it could not be elected.
 func staysWhole(v *model.View, shard int) bool {
 	primary, staying := v.DesignatedPrimary(shard), facts.Staying(v, shard)
-	if !facts.ShardHealthy(v, shard) || len(staying) < facts.WantedVersion(v, shard) {
+	if !facts.ShardHealthy(v, shard) || len(staying) < facts.WantedCopies(v, shard) {
 		return false
 	}
 	return !slices.ContainsFunc(staying, func(p *model.Pod) bool {

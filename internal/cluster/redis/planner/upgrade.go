@@ -56,7 +56,7 @@ func surge(v *model.View) (cluster.Plan, bool) {
 	}
 	var step steps.ScaleShards
 	for shard := range v.Shards {
-		if to := facts.WantedVersion(v, shard); v.Size(shard) < to && len(step.Sets) < most && !v.Idle(shard) {
+		if to := facts.WantedCopies(v, shard); v.Size(shard) < to && len(step.Sets) < most && !v.Idle(shard) {
 			step.Sets = append(step.Sets, resize(v, shard, to))
 		}
 	}
