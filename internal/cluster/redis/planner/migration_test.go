@@ -118,9 +118,8 @@ func TestTheBestEngineMovesSlots(t *testing.T) {
 			}, "*MoveSlots: move 1366 slots from c-0-0",
 		},
 		"slots are open": {
-			func(f *fixture) {
-				f.open("c-0-0", slots.Set{{From: 7, To: 8}}, "c-3-0", false)
-			}, "*MoveSlots: move 2 slots from c-0-0 to c-3-0",
+			func(f *fixture) { f.open("c-0-0", slots.Set{{From: 7, To: 8}}, "c-3-0", false) },
+			"*MoveSlots: move 2 slots from c-0-0 to c-3-0",
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
