@@ -65,12 +65,18 @@ func (s HandOver) String() string { return fmt.Sprintf("hand over from %s to %s"
 
 func (s Appoint) String() string {
 	switch c := s.Candidate; {
-	case c.Planned() && c.Pod != s.Appointment.Pod:
+	case s.beginsHandOver():
 		return fmt.Sprintf("send clients to %s, which %s is to hand over to", c.Pod, s.Appointment.Pod)
 	case c.Pod != "" && !c.Planned():
 		return fmt.Sprintf("name %s the next primary", c.Pod)
 	}
 	return fmt.Sprintf("name %s the primary", s.Appointment.Pod)
+}
+
+// beginsHandOver reports whether the step leads the Service of the primary to a replica that the
+// primary is to hand over to.
+func (s Appoint) beginsHandOver() bool {
+	return s.Candidate.Planned() && s.Candidate.Pod != s.Appointment.Pod
 }
 
 func (s GuardWrites) String() string {

@@ -40,9 +40,12 @@ func (TakeOver) Meta() cluster.Meta {
 }
 
 // The mode Replicated. Several Appoint steps are one change of the primary. AssignRoles is repeated
-// until the cache returns what it wrote.
+// until the cache returns what it wrote. HandOver completes a hand-over: it is a Repair, because the
+// Service leads to a read-only replica until then. The Appoint that begins one is none.
 
-func (HandOver) Meta() cluster.Meta { return cluster.Meta{Reason: ReasonFailover, HandsOver: true} }
+func (HandOver) Meta() cluster.Meta {
+	return cluster.Meta{Reason: ReasonFailover, Repair: true, HandsOver: true}
+}
 
 func (Follow) Meta() cluster.Meta { return cluster.Meta{Reason: ReasonFollow, Repair: true} }
 
@@ -50,8 +53,8 @@ func (Promote) Meta() cluster.Meta {
 	return cluster.Meta{Reason: ReasonPromote, Repair: true, HandsOver: true}
 }
 
-func (Appoint) Meta() cluster.Meta {
-	return cluster.Meta{Reason: ReasonAssignRoles, Repair: true, Incremental: true}
+func (s Appoint) Meta() cluster.Meta {
+	return cluster.Meta{Reason: ReasonAssignRoles, Repair: !s.beginsHandOver(), Incremental: true}
 }
 
 func (AssignRoles) Meta() cluster.Meta {
