@@ -204,11 +204,17 @@ func redirectReplicas(v *model.View) (cluster.Plan, bool) {
 }
 
 // promote names a server the failover candidate, and makes it the primary once that is written down. All that led to the choice is
-// checked again in between, as the record of the former primary stays until the new one leads.
+// checked again in between, as the record of the former primary stays until the new one leads. Promote sets
+// min-replicas-to-write to 0. If the server is the appointed one, the record says so first: if it cannot be reached
+// after that, no replica may be promoted by the fence.
 func promote(v *model.View, p *model.Pod, format string, args ...any) (cluster.Plan, bool) {
 	history := p.Node.Replication.ID
-	if c := (model.FailoverCandidate{Pod: p.Name, History: history}); v.Candidate != c {
-		plan, ok := cluster.Do(steps.Appoint{Appointment: v.Appointed, Candidate: c}, format, args...)
+	step := steps.Appoint{Appointment: v.Appointed, Candidate: model.FailoverCandidate{Pod: p.Name, History: history}}
+	if p.Name == v.Appointed.Pod {
+		step.Appointment.Guard = 0
+	}
+	if (step != steps.Appoint{Appointment: v.Appointed, Candidate: v.Candidate}) {
+		plan, ok := cluster.Do(step, format, args...)
 		plan.After = atOnce
 		return plan, ok
 	}

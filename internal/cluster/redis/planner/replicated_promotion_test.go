@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/quorate/quorate/internal/cluster/redis/model"
+	"github.com/quorate/quorate/internal/cluster/redis/steps"
 	"github.com/quorate/quorate/test/rows"
 )
 
@@ -142,5 +143,49 @@ func TestReplicatedNextPromotesOnlyWhoHeardThePrimaryToTheEnd(t *testing.T) {
 			f.die("c-0-2")
 			f.pod("c-0-1").Role = ""
 		}, "c-0-0 was the primary and does not run"},
+	})
+}
+
+// named applies the step that names the failover candidate.
+func (f *fixture) named() {
+	if step, ok := Next(f.State).Step.(steps.Appoint); ok {
+		f.Appointed, f.Candidate = step.Appointment, step.Candidate
+	}
+}
+
+func TestReplicatedNextWaitsForAPrimaryThatMayHaveBeenReinstated(t *testing.T) {
+	const waits = "c-0-1 does not answer and had no replica in sync, so that it may still take writes"
+	rows.Run(t, map[string]replicatedRow{
+		"the primary takes its part back, and cannot be reached": {func(f *fixture) {
+			f.handing(false)
+			f.named()
+			f.hang("c-0-1")
+			f.lose(9*time.Second, "c-0-0", "c-0-2")
+		}, waits},
+		"the primary is back with its data, and cannot be reached": {func(f *fixture) {
+			f.swap("c-0-1")
+			f.starts("c-0-0", 9)
+			f.starts("c-0-1", 9)
+			f.starts("c-0-2", 9)
+			f.named()
+			f.hang("c-0-1")
+			f.follows("c-0-2", "c-0-0")
+			f.pod("c-0-2").Node.Replication.ID = history
+			f.pod("c-0-2").Node.Asks = f.pod("c-0-1").Addr
+			f.lose(9*time.Second, "c-0-0", "c-0-2")
+		}, waits},
+		"an earlier version named the primary and recorded a guard": {func(f *fixture) {
+			f.handing(false)
+			f.Candidate = model.FailoverCandidate{Pod: "c-0-1", History: history}
+			f.named()
+			f.hang("c-0-1")
+			f.lose(9*time.Second, "c-0-0", "c-0-2")
+		}, waits},
+		"the primary takes its part back": {func(f *fixture) { f.handing(false); f.named() }, "promote c-0-1"},
+		"another server is named, and the primary has missed its replicas for long": {func(f *fixture) {
+			f.primarySilent()
+			f.pod("c-0-2").Node.Asks = f.pod("c-0-1").Addr
+			f.named()
+		}, "promote c-0-1"},
 	})
 }
