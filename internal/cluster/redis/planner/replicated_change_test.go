@@ -188,6 +188,17 @@ func TestAHandOverThatWasBegunComesToAnEnd(t *testing.T) {
 			f.do(t, steps.HandOver{From: "c-0-0", To: "c-0-1"})
 			f.Appointed = model.Appointment{Pod: "c-0-1", History: "next", Guard: 5 * time.Second}
 		}, `label c-0-0 "replica", c-0-1 "primary", c-0-2 ""|`},
+		"it is over, written down, and the former primary cannot be read": {func(f *fixture) {
+			f.do(t, steps.HandOver{From: "c-0-0", To: "c-0-1"})
+			f.Appointed = model.Appointment{Pod: "c-0-1", History: "next", Guard: 0}
+			f.hang("c-0-0")
+		}, `label c-0-0 "", c-0-1 "primary", c-0-2 ""|`},
+		"another server took over by hand, and the former primary hangs": {func(f *fixture) {
+			f.leads("c-0-2")
+			f.pod("c-0-2").Node.Replication = &model.Replication{Primary: true, ID: "next", FormerID: history}
+			f.follows("c-0-1", "c-0-2")
+			f.hang("c-0-0")
+		}, "end c-0-0|"},
 		"it is over and the candidate died": {func(f *fixture) {
 			f.do(t, steps.HandOver{From: "c-0-0", To: "c-0-1"})
 			f.die("c-0-1")

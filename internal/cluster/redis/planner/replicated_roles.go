@@ -32,7 +32,7 @@ func assignRoles(v *model.View) (cluster.Plan, bool) {
 	}
 	var labels steps.AssignRoles
 	for i := range v.Pods {
-		if p := &v.Pods[i]; p.Role != role(v, p, leader) && (p == leader || !isHungFormer(v, p)) {
+		if p := &v.Pods[i]; p.Role != role(v, p, leader) && (p == leader || !isHungFormer(v, p, leader)) {
 			labels.Pods = append(labels.Pods, steps.PodRole{Pod: ref(p), Role: role(v, p, leader)})
 		}
 	}
@@ -59,7 +59,7 @@ func endFormerPrimary(v *model.View) (cluster.Plan, bool) {
 	}
 	step := steps.End{Former: true}
 	for i := range v.Pods {
-		if p := &v.Pods[i]; p != leader && isHungFormer(v, p) {
+		if p := &v.Pods[i]; p != leader && isHungFormer(v, p, leader) {
 			step.Pods = append(step.Pods, ref(p))
 		}
 	}
@@ -71,9 +71,12 @@ func endFormerPrimary(v *model.View) (cluster.Plan, bool) {
 	return plan, ok
 }
 
-// isHungFormer tells whether a pod was the primary, hangs, and was not told to end within a moment.
-func isHungFormer(v *model.View, p *model.Pod) bool {
-	return p.Role == model.RolePrimary && hasHung(v, p) && !p.EndsSoon
+// isHungFormer tells whether a pod was the primary, hangs, and was not told to end within a moment. A primary that
+// has handed over to leader is none: it became a replica before leader took its first write, so that it answers
+// nothing that its clients have sent it, and one failed read does not cost a copy.
+func isHungFormer(v *model.View, p, leader *model.Pod) bool {
+	handedOver := v.Candidate.Planned() && v.Candidate.Pod == leader.Name
+	return p.Role == model.RolePrimary && hasHung(v, p) && !p.EndsSoon && !handedOver
 }
 
 // appointmentOf returns what is to be recorded of a primary. How long it takes writes without a
