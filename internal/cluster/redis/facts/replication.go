@@ -150,6 +150,8 @@ func Obstacle(v *model.View, p, primary *model.Pod) string {
 		return "it is not ready"
 	case !Follows(p, primary), primary.Node.Offset-p.Node.Offset > MaxLag:
 		return "it has not all data of " + primary.Name
+	case v.Spec.Replicated && !InSync(v, p, primary): // The hand-over would be undone, and begin again.
+		return "it has not heard from " + primary.Name + " for too long"
 	case !p.Node.OnDisk:
 		return "it has yet to write the data that it copied to its disk"
 	case !ok, !known.Replica, !KnownToVoters(v, p):

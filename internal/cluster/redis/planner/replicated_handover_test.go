@@ -4,6 +4,8 @@ import (
 	"testing"
 	"time"
 
+	"k8s.io/utils/ptr"
+
 	"github.com/quorate/quorate/internal/cluster/redis/model"
 	"github.com/quorate/quorate/test/rows"
 )
@@ -93,6 +95,17 @@ func TestReplicatedNextCompletesAHandOver(t *testing.T) {
 	})
 }
 
+// mute has both replicas stay linked and hear nothing for long, while the primary counts so many.
+func (f *fixture) mute(counted int) {
+	f.pod("c-0-0").Node.Acknowledging = &counted
+	for _, p := range both {
+		f.pod(p).Node.Replication.Silence = 10 * time.Second
+		if counted == 0 {
+			f.pod(p).Role, f.Appointed.Guard = "", 0
+		}
+	}
+}
+
 func TestReplicatedNextHandsOverAPrimaryThatLeaves(t *testing.T) {
 	rows.Run(t, map[string]replicatedRow{
 		"the primary is being deleted": {func(f *fixture) { f.pod("c-0-0").Deleting = true }, "hand over from c-0-0 to c-0-1"},
@@ -113,6 +126,22 @@ func TestReplicatedNextHandsOverAPrimaryThatLeaves(t *testing.T) {
 			f.pod("c-0-0").Node.Replication.ID, f.pod("c-0-0").Role = "n", ""
 			f.pod("c-0-0").Cordoned, f.pod("c-0-2").Cordoned = "is on node a, which is cordoned", "is on node b, which is cordoned"
 		}, "hand over from c-0-2 to c-0-1"},
+		"the primary is being deleted, and the replicas have not heard from it for long": {func(f *fixture) {
+			f.pod("c-0-0").Deleting = true
+			f.mute(0)
+		}, "c-0-0, the primary, is being deleted"},
+		"the node of the primary is cordoned, and the replicas have not heard from it for long": {func(f *fixture) {
+			f.pod("c-0-0").Cordoned = "is on node a, which is cordoned"
+			f.mute(0)
+		}, "have 0 replicas acknowledge the writes of c-0-0"},
+		"the primary is being deleted, and the replica with the most data has not heard from it for long": {func(f *fixture) {
+			f.pod("c-0-0").Deleting, f.pod("c-0-0").Node.Acknowledging = true, ptr.To(1)
+			f.pod("c-0-1").Node.Replication.Silence, f.pod("c-0-1").Role, f.pod("c-0-2").Node.Offset = 10*time.Second, "", 999
+		}, "hand over from c-0-0 to c-0-2"},
+		"the primary is being deleted, and counts replicas that have not heard from it for long": {func(f *fixture) {
+			f.pod("c-0-0").Deleting = true
+			f.mute(2)
+		}, "hand over from c-0-0 to c-0-1"},
 		"the node of the primary is cordoned":                     {func(f *fixture) { f.pod("c-0-0").Cordoned = "is on node a, which is cordoned" }, "hand over from c-0-0 to c-0-1"},
 		"the primary was deleted, and its replicas lost the link": {func(f *fixture) { f.hang("c-0-0"); f.pod("c-0-0").Deleting = true; f.lose(0, both...) }, "make c-0-2 copy c-0-1"},
 		"the primary was deleted, and its replicas hear it":       {func(f *fixture) { f.hang("c-0-0"); f.pod("c-0-0").Deleting = true }, "c-0-0 does not answer, and may take writes until"},
