@@ -3,6 +3,7 @@ package rediscluster
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"time"
 
@@ -133,19 +134,19 @@ func (k *Reconciler) appoint(ctx context.Context, o *v1alpha1.RedisCluster, s st
 	return nil
 }
 
-// assignRoles changes the labels of pods, that of the primary last.
+// assignRoles changes the labels of pods, that of the primary last. It tries all of them, so that a label that cannot be
+// written does not keep clients from the new primary.
 func (k *Reconciler) assignRoles(ctx context.Context, o *v1alpha1.RedisCluster, step steps.AssignRoles) error {
+	var err error
 	for _, primary := range []bool{false, true} {
 		for _, p := range step.Pods {
 			if (p.Role == model.RolePrimary) != primary {
 				continue
 			}
-			if err := k.labelRole(ctx, o, p); err != nil {
-				return err
-			}
+			err = errors.Join(err, k.labelRole(ctx, o, p))
 		}
 	}
-	return nil
+	return err
 }
 
 // labelRole sets or removes the label of a pod, unless it is another pod by now: that one starts without.

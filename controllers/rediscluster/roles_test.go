@@ -250,6 +250,36 @@ func TestAnAppointmentWhoseAnswerIsLostIsReadAgain(t *testing.T) {
 	}
 }
 
+// TestThePrimaryIsLabelledThoughAnotherPodCannotBe has a webhook refuse every change of the former primary.
+func TestThePrimaryIsLabelledThoughAnotherPodCannotBe(t *testing.T) {
+	o, objects := replicated()
+	w := fakeapi.New(t, objects...)
+	inner, ok := w.Client.(client.WithWatch)
+	if !ok {
+		t.Fatalf("%T cannot be watched", w.Client)
+	}
+	refused := apierrors.NewForbidden(corev1.Resource("pods"), "carts-0-0", errors.New("denied by a webhook"))
+	w.Client = interceptor.NewClient(inner, interceptor.Funcs{
+		Patch: func(ctx context.Context, c client.WithWatch, obj client.Object, patch client.Patch, opts ...client.PatchOption) error {
+			if obj.GetName() == "carts-0-0" {
+				return refused
+			}
+			return c.Patch(ctx, obj, patch, opts...)
+		},
+	})
+	err := New(ownedtest.New(w)).Act(t.Context(), o, steps.AssignRoles{Pods: []steps.PodRole{
+		{Pod: steps.PodRef{Name: "carts-0-0", UID: "u-carts-0-0"}},
+		{Pod: steps.PodRef{Name: "carts-0-1", UID: "u-carts-0-1"}, Role: model.RolePrimary},
+	}})
+	if !errors.Is(err, refused) {
+		t.Errorf("the error is %v", err)
+	}
+	var pod corev1.Pod
+	if err := w.Get(t.Context(), client.ObjectKey{Namespace: "default", Name: "carts-0-1"}, &pod); err != nil || pod.Labels[v1alpha1.LabelRole] != model.RolePrimary {
+		t.Errorf("%v: %v", pod.Labels, err)
+	}
+}
+
 // TestAFormerPrimaryThatHangsIsGivenASecondToEnd also where its pod was deleted before: the planner sees that it was.
 func TestAFormerPrimaryThatHangsIsGivenASecondToEnd(t *testing.T) {
 	for name, tc := range map[string]struct {
