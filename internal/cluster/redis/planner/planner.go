@@ -142,9 +142,14 @@ func waitForReady(v *model.View) (cluster.Plan, bool) {
 	return cluster.Pass()
 }
 
-// Renewal is a plan whose step has servers read their certificate anew, without one where none has to. It is carried out whatever else may not be.
+// Renewal returns the plan that is carried out while spec.paused is true. Its step leads the Service back to the primary
+// if a pause interrupted a change of the primary, or reloads certificates. Without either, the plan has no step.
 func Renewal(s model.State) cluster.Plan {
-	plan, _ := reload(model.NewView(s), projection)
+	v := model.NewView(s)
+	if plan, ok := undoCandidate(v); ok {
+		return plan
+	}
+	plan, _ := reload(v, projection)
 	return plan
 }
 

@@ -61,6 +61,17 @@ func finishHandOver(v *model.View) (cluster.Plan, bool) {
 	return plan, ok
 }
 
+// undoCandidate leads the Service of the primary back to the appointed one, which still is the primary.
+func undoCandidate(v *model.View) (cluster.Plan, bool) {
+	c, was := v.Candidate, v.PodNamed(v.Appointed.Pod)
+	if c.Pod == "" || c.Pod == v.Appointed.Pod || was == nil || facts.ActingPrimary(v) != was {
+		return cluster.Pass()
+	}
+	plan, ok := cluster.Do(steps.Appoint{Appointment: v.Appointed}, "clients were about to be sent to %s, and %s is still the primary", c.Pod, was.Name)
+	plan.After = facts.Soon
+	return plan, ok
+}
+
 // fallsSilent tells whether the appointed primary does not answer, and was to hand over to a replica that does.
 func fallsSilent(v *model.View, was, to *model.Pod) bool {
 	return facts.ActingPrimary(v) == nil && v.Candidate.Planned() && facts.Unheard(was) && to != nil && to.Node != nil

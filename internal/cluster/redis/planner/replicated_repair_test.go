@@ -2,7 +2,13 @@ package planner
 
 import (
 	"testing"
+	"time"
 
+	"github.com/google/go-cmp/cmp"
+	"k8s.io/apimachinery/pkg/api/meta"
+
+	"github.com/quorate/quorate/api/v1alpha1"
+	"github.com/quorate/quorate/internal/cluster"
 	"github.com/quorate/quorate/internal/cluster/redis/model"
 	"github.com/quorate/quorate/internal/cluster/redis/steps"
 )
@@ -31,4 +37,72 @@ func TestAHandOverIsFinishedThoughChildrenCannotBeEnsured(t *testing.T) {
 			}
 		})
 	}
+}
+
+func TestAPausedClusterLeadsItsServiceBackToThePrimary(t *testing.T) {
+	was := replicated().Appointed
+	for name, tc := range map[string]struct {
+		spoil func(f *fixture)
+		want  cluster.Step
+	}{
+		"a hand-over was begun":                          {func(*fixture) {}, steps.Appoint{Appointment: was}},
+		"a hand-over was begun by a clock that is ahead": {func(f *fixture) { f.Candidate.Since = now.Add(time.Hour) }, steps.Appoint{Appointment: was}},
+		"a promotion was begun, and the primary is back": {func(f *fixture) {
+			f.Candidate = model.FailoverCandidate{Pod: "c-0-1", History: history}
+		}, steps.Appoint{Appointment: was}},
+		"a promotion was begun": {func(f *fixture) {
+			f.Candidate = model.FailoverCandidate{Pod: "c-0-1", History: history}
+			f.primaryDies()
+		}, nil},
+		"the primary does not answer": {func(f *fixture) { f.hang("c-0-0") }, nil},
+		"the primary handed over":     {func(f *fixture) { f.do(t, steps.HandOver{From: "c-0-0", To: "c-0-1"}) }, nil},
+		"the new primary is recorded": {func(f *fixture) {
+			f.do(t, steps.HandOver{From: "c-0-0", To: "c-0-1"})
+			f.Appointed = model.Appointment{Pod: "c-0-1", History: "next"}
+		}, nil},
+		"no hand-over was begun": {func(f *fixture) { f.Candidate = model.FailoverCandidate{} }, nil},
+		"the primary takes its part back": {func(f *fixture) {
+			f.Candidate = model.FailoverCandidate{Pod: "c-0-0", History: history}
+		}, nil},
+		"certificates are due as well": {func(f *fixture) { f.Spec.Certificate = "new" }, steps.Appoint{Appointment: was}},
+		"certificates are due": {func(f *fixture) {
+			f.Spec.Certificate, f.Candidate = "new", model.FailoverCandidate{}
+		}, steps.ReloadCertificates{Pods: []string{"c-0-0", "c-0-1", "c-0-2"}}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			f := handingOver()
+			tc.spoil(f)
+			if diff := cmp.Diff(tc.want, Renewal(f.State).Step); diff != "" {
+				t.Error(diff)
+			}
+		})
+	}
+}
+
+func TestAServiceThatLeadsToAReplicaIsNotAvailable(t *testing.T) {
+	for name, tc := range map[string]struct {
+		spoil func(f *fixture)
+		want  string
+	}{
+		"no hand-over was begun":                   {func(f *fixture) { f.Candidate = model.FailoverCandidate{} }, "True the primary answers, and clients are sent to it"},
+		"a hand-over was begun a moment ago":       {func(f *fixture) { f.Candidate.Since = now.Add(-5 * time.Second) }, "True the primary answers, and clients are sent to it"},
+		"a hand-over was begun and not completed":  {func(f *fixture) { f.Candidate.Since = now.Add(-6 * time.Second) }, "False c-0-0 is the primary, and the Service leads to c-0-1, which takes no writes"},
+		"a hand-over was completed by the primary": {func(f *fixture) { f.takenOver(t) }, "True the primary answers, and clients are sent to it"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			f := handingOver()
+			tc.spoil(f)
+			c := meta.FindStatusCondition(Conditions(f.State, Next(f.State), nil), v1alpha1.ConditionAvailable)
+			if got := string(c.Status) + " " + c.Message; got != tc.want {
+				t.Errorf("%s, want %s", got, tc.want)
+			}
+		})
+	}
+}
+
+// takenOver completes a hand-over that is recorded, while the Service still names the candidate after an hour.
+func (f *fixture) takenOver(t *testing.T) {
+	t.Helper()
+	f.do(t, steps.HandOver{From: "c-0-0", To: "c-0-1"})
+	f.Appointed, f.Candidate.Since = model.Appointment{Pod: "c-0-1", History: "next"}, now.Add(-time.Hour)
 }

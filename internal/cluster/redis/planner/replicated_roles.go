@@ -206,6 +206,9 @@ func followPrimary(v *model.View) (cluster.Plan, bool) {
 	return plan, ok
 }
 
+// maxRerouted is how long the Service may lead to the candidate of a hand-over before Available becomes False.
+const maxRerouted = 5 * time.Second
+
 // led is the condition Available: True while the primary answers and clients are sent to it.
 func led(v *model.View) metav1.Condition {
 	c := metav1.Condition{Type: v1alpha1.ConditionAvailable, Status: metav1.ConditionTrue, Reason: ReasonServing}
@@ -217,6 +220,9 @@ func led(v *model.View) metav1.Condition {
 		c.Status, c.Reason, c.Message = metav1.ConditionFalse, planner.ReasonRestoring, facts.Unfit(v.Restore)
 	case leader == nil || leader.Name != v.Appointed.Pod:
 		c.Status, c.Reason, c.Message = metav1.ConditionFalse, ReasonNotServing, "there is no primary that answers and that clients are sent to"
+	case v.Candidate.Pod != "" && v.Candidate.Pod != leader.Name && v.Now.Sub(v.Candidate.Since) > maxRerouted:
+		c.Status, c.Reason = metav1.ConditionFalse, ReasonNotServing
+		c.Message = fmt.Sprintf("%s is the primary, and the Service leads to %s, which takes no writes", leader.Name, v.Candidate.Pod)
 	default:
 		c.Message = "the primary answers, and clients are sent to it"
 	}
