@@ -59,6 +59,12 @@ type renewer[S any] interface {
 	Renewal(s S) cluster.Plan
 }
 
+// repairer is a Kind that takes steps to prepare others.
+type repairer[S any] interface {
+	// Repairs takes the place of Next while Ensure fails: it prepares no step that is not a repair.
+	Repairs(s S) cluster.Plan
+}
+
 // measurer is a Kind whose states have figures for metrics and findings for events.
 type measurer[S any] interface {
 	Figures(s S) cluster.Figures
@@ -156,7 +162,11 @@ func (l *Loop[O, S]) ensure(ctx context.Context, o O) error {
 
 // plan returns what is to be done, as far as a pause and children that could not be ensured allow it.
 func (l *Loop[O, S]) plan(o O, s S, ensureErr error) cluster.Plan {
-	p := l.Kind.Next(s)
+	next := l.Kind.Next
+	if k, ok := l.Kind.(repairer[S]); ok && ensureErr != nil {
+		next = k.Repairs
+	}
+	p := next(s)
 	if o.IsPaused() {
 		p = l.paused(p, s)
 	}

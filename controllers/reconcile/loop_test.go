@@ -207,6 +207,34 @@ func checkEvents(t *testing.T, r *events.FakeRecorder, want []string, step bool)
 	}
 }
 
+// prepares is a kind that prepares a step by a repair.
+type prepares struct{ script }
+
+func (p *prepares) Repairs(int) cluster.Plan {
+	step, _ := cluster.Do(knock{}, "nobody knows that we are here")
+	return step
+}
+
+func TestNothingIsPreparedWhileTheChildrenAreNotInPlace(t *testing.T) {
+	repair, _ := cluster.Do(mend{}, "the door is to be knocked at")
+	for name, tc := range map[string]struct {
+		ensureErr error
+		acted     int
+	}{
+		"the children are in place":     {nil, 1},
+		"the children are not in place": {errors.New("quota"), 0},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := fakeapi.New(t, fakeapi.EtcdCluster())
+			kind := &prepares{script{plan: repair, ensureErr: tc.ensureErr}}
+			loop := &Loop[*v1alpha1.EtcdCluster, int]{Kind: kind, Client: w, Direct: w, Events: events.NewFakeRecorder(8)}
+			if _, err := loop.Reconcile(t.Context(), fakeapi.Fetch(t, w)); (err != nil) != (tc.ensureErr != nil) || kind.acted != tc.acted {
+				t.Errorf("acted %d times, want %d: %v", kind.acted, tc.acted, err)
+			}
+		})
+	}
+}
+
 // fails is a kind whose steps fail, as far as they are named.
 type fails struct {
 	script

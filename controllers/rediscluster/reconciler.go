@@ -61,6 +61,9 @@ func New(c *owned.Client) *Reconciler {
 // Next decides what to do.
 func (k *Reconciler) Next(s model.State) cluster.Plan { return planner.Next(s) }
 
+// Repairs decides what to do while Ensure fails.
+func (k *Reconciler) Repairs(s model.State) cluster.Plan { return planner.Repairs(s) }
+
 // Ensure applies the children in the order in which pods need them: what they mount comes before them.
 func (k *Reconciler) Ensure(ctx context.Context, o *v1alpha1.RedisCluster) error {
 	err := owned.SkipIfUnchanged(ctx, func(ctx context.Context) error { return k.ensureCluster(ctx, o) })

@@ -115,6 +115,8 @@ type View struct {
 	// mode Sharded may demand at most before it, by pod; nil: no limits.
 	LookingAhead, RelaxesLastReplica bool
 	GuardLimits                      map[string]int
+	// OnlyRepairs says that only repairs are carried out: nothing is prepared for any other step.
+	OnlyRepairs bool
 	// Stood is a pod that would take its shard over, had it not stood for election lately; nil:
 	// there is none.
 	Stood *Pod

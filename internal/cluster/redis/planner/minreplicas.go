@@ -115,9 +115,10 @@ func Lift(s model.State, step cluster.Step) []cluster.Step {
 
 // lookAhead returns the view of a state with what the next step needs of min-replicas-to-write.
 // Lowering it is a step of its own, which the rules must not take back before the step that needs
-// it.
-func lookAhead(s model.State) *model.View {
+// it. With onlyRepairs, nothing is lowered for a step that is not carried out.
+func lookAhead(s model.State, onlyRepairs bool) *model.View {
 	v := model.NewView(s)
+	v.OnlyRepairs = onlyRepairs
 	if !s.Spec.Replicated && s.Spec.MinReplicas == 0 {
 		return v // No rule would take it back.
 	}
@@ -129,6 +130,9 @@ func lookAhead(s model.State) *model.View {
 	}
 	plan := cluster.Decide(then, phases, keepLastCopy)
 	for p := &plan; p != nil; p = p.Fallback {
+		if !isCarriedOut(v, p.Step) {
+			continue
+		}
 		if s.Spec.Replicated {
 			v.RelaxesLastReplica = v.RelaxesLastReplica || takesLastReplica(then, p.Step)
 		} else if limits := limitsOf(then, p.Step); limits != nil {
@@ -136,6 +140,12 @@ func lookAhead(s model.State) *model.View {
 		}
 	}
 	return v
+}
+
+// isCarriedOut reports whether the reconcile loop takes a step, so that others may come before it to
+// prepare it.
+func isCarriedOut(v *model.View, step cluster.Step) bool {
+	return step != nil && (!v.OnlyRepairs || step.Meta().Repair)
 }
 
 // lift returns the step that lowers min-replicas-to-write on primaries before another step; without

@@ -38,7 +38,14 @@ const (
 // Next decides on the one step to take now, if any. It is pure: the same state always gives the same
 // plan. See shardedPhases and replicatedPhases for the order of the rules: the order of urgency. Rules before
 // waitForAll may act while servers cannot be read; those after it rely on the report of each.
-func Next(s model.State) cluster.Plan {
+func Next(s model.State) cluster.Plan { return next(s, false) }
+
+// Repairs returns the plan for a cluster in which only repairs are carried out, because the objects of its
+// specification could not be applied. It is that of Next, and prepares no other step than a repair: else
+// min-replicas-to-write would stay relaxed for a restart that is not made.
+func Repairs(s model.State) cluster.Plan { return next(s, true) }
+
+func next(s model.State, onlyRepairs bool) cluster.Plan {
 	if awaitsBackup(s) {
 		return beginWithBackup(s)
 	}
@@ -46,12 +53,12 @@ func Next(s model.State) cluster.Plan {
 		return p
 	}
 	if s.Spec.Replicated {
-		return nextReplicated(s)
+		return nextReplicated(s, onlyRepairs)
 	}
-	v := lookAhead(s)
+	v := lookAhead(s, onlyRepairs)
 	plan := cluster.Decide(v, shardedPhases(), keepLastCopy)
 	return plan.Refined(func(p cluster.Plan) cluster.Plan {
-		if guards := lift(v, p.Step); len(guards.Guards) > 0 {
+		if guards := lift(v, p.Step); len(guards.Guards) > 0 && isCarriedOut(v, p.Step) {
 			p.Step, p.Reason, p.After = guards, guards.Meta().Reason, atOnce
 		}
 		return tellHeldBack(v, p).WithTerminating(facts.TerminatingClaims(v))
@@ -70,7 +77,7 @@ func Explain(s model.State) cluster.Explanation {
 	if s.Spec.Replicated {
 		phases = replicatedPhases()
 	}
-	return cluster.Explain(lookAhead(s), phases, keepLastCopy)
+	return cluster.Explain(lookAhead(s, false), phases, keepLastCopy)
 }
 
 // Outline lists the rules of Next in their order, for the mode Sharded or Replicated.

@@ -8,15 +8,19 @@ import (
 )
 
 // nextReplicated decides on the next step in the mode Replicated. Who is the primary comes before everything that needs one.
-func nextReplicated(s model.State) cluster.Plan {
-	v := lookAhead(s)
+func nextReplicated(s model.State, onlyRepairs bool) cluster.Plan {
+	v := lookAhead(s, onlyRepairs)
 	plan := cluster.Decide(v, replicatedPhases(), keepLastCopy)
 	return plan.Refined(func(plan cluster.Plan) cluster.Plan { return complement(v, plan) })
 }
 
 // complement puts in the place of a step what has to come before it in this mode, as long as there is something.
 func complement(v *model.View, plan cluster.Plan) cluster.Plan {
-	switch s := plan.Step.(type) {
+	step := plan.Step
+	if !isCarriedOut(v, step) {
+		step = nil
+	}
+	switch s := step.(type) {
 	case steps.Failover:
 		plan = prepareHandOver(v, plan, s)
 	case steps.Restart, steps.ScaleShards:

@@ -39,6 +39,57 @@ func TestAHandOverIsFinishedThoughChildrenCannotBeEnsured(t *testing.T) {
 	}
 }
 
+// TestRepairsPrepareNoOtherStep has steps be prepared by Next that are no repairs.
+func TestRepairsPrepareNoOtherStep(t *testing.T) {
+	one := func(f *fixture) { f.Spec.Replicas, f.Sets[0].Replicas, f.Pods = 1, 2, f.Pods[:2] }
+	for name, tc := range map[string]struct {
+		state         *fixture
+		spoil         func(f *fixture)
+		next, repairs string
+	}{
+		"a hand-over": {
+			replicated(), func(f *fixture) { f.pod("c-0-0").Outdated = true },
+			"have 1 replicas acknowledge the writes of c-0-1", "hand shard 0 from c-0-0 to c-0-1",
+		},
+		"a restart of the last replica": {replicated(), func(f *fixture) {
+			one(f)
+			f.pod("c-0-1").Outdated = true
+		}, "name c-0-0 the primary", "restart c-0-1"},
+		"a primary that was let off for the restart of the last replica": {replicated(), func(f *fixture) {
+			one(f)
+			f.pod("c-0-1").Outdated, f.pod("c-0-0").Node.Config[model.WriteGuard], f.Appointed.Guard = true, "0", 0
+		}, "restart c-0-1", "have 1 replicas acknowledge the writes of c-0-0"},
+		"a primary that was let off, and was told to need a replica again": {replicated(), func(f *fixture) {
+			one(f)
+			f.pod("c-0-1").Outdated, f.Appointed.Guard = true, 0
+		}, "have 0 replicas acknowledge the writes of c-0-0", "name c-0-0 the primary"},
+		"a restart of the last replica of a shard": {
+			writesGuarded(), func(f *fixture) { f.pod("c-0-1").Outdated = true },
+			"have 0 replicas acknowledge the writes of c-0-0", "restart c-0-1",
+		},
+		"a shard that was let off for a restart": {writesGuarded(), func(f *fixture) {
+			f.pod("c-0-1").Outdated = true
+			f.letOff("c-0-0")
+		}, "restart c-0-1", "have 1 replicas acknowledge the writes of c-0-0"},
+		"another disk for the last replica of a shard": {writesGuarded(), func(f *fixture) {
+			f.views(id("c-0-1"), func(p *model.Peer) { p.Replica, p.PrimaryID = false, "" })
+			f.pod("c-0-0").Node.Stream, f.pod("c-0-1").Node.Stream = "stream", "stream"
+			f.Claims = append(f.Claims, model.Claim{Name: "data-c-0-1", UID: "claim", ResourceVersion: "7", Shard: 0, Ordinal: 1})
+			f.Sets[0].Guarded = true
+		}, "have 0 replicas acknowledge the writes of c-0-0", "have 0 replicas acknowledge the writes of c-0-0"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			tc.spoil(tc.state)
+			if got := Next(tc.state.State); got.Step == nil || got.Step.String() != tc.next {
+				t.Errorf("%v (%s), want %s", got.Step, got.Message, tc.next)
+			}
+			if got := Repairs(tc.state.State); got.Step == nil || got.Step.String() != tc.repairs {
+				t.Errorf("while only repairs are made: %v (%s), want %s", got.Step, got.Message, tc.repairs)
+			}
+		})
+	}
+}
+
 func TestAPausedClusterLeadsItsServiceBackToThePrimary(t *testing.T) {
 	was := replicated().Appointed
 	for name, tc := range map[string]struct {
