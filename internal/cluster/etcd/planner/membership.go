@@ -253,7 +253,7 @@ func nextJoin(s model.State) (cluster.Plan, bool) {
 
 // join is the next thing to do for a member that the quorum does not list.
 func join(s model.State, ordinal int, r model.Peer) (cluster.Plan, bool) {
-	if p, ok := makeRoomFor(s, ordinal); ok {
+	if p, ok := clearOrdinal(s, ordinal); ok {
 		return p, true
 	}
 	p := s.PodNamed(r.Name)
@@ -268,8 +268,8 @@ func join(s model.State, ordinal int, r model.Peer) (cluster.Plan, bool) {
 	return cluster.Do(steps.AddLearner{Name: r.Name, URL: r.URL, Via: via(s, model.Member{})}, "%s joins, without a vote until it has the data", r.Name)
 }
 
-// makeRoomFor removes what an earlier member of an ordinal left.
-func makeRoomFor(s model.State, ordinal int) (cluster.Plan, bool) {
+// clearOrdinal removes what an earlier member of an ordinal left.
+func clearOrdinal(s model.State, ordinal int) (cluster.Plan, bool) {
 	name := s.Want.Peers[ordinal].Name
 	p, c := s.PodNamed(name), s.Claim(ordinal)
 	used := p != nil && p.EverRan
